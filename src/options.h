@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef CLAIR_OPTIONS_H
+#define CLAIR_OPTIONS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "words.h"
+
+/* Everything that can be given by -o, in an INI file's [clairfs] section, or (what
+ * describes the order) as an extended attribute: the same words. */
+
+enum clair_keep { CLAIR_KEEP_AUTO, CLAIR_KEEP_KERNEL, CLAIR_KEEP_ARENA };
+
+struct clair_cache_option {
+	char *path;
+	uint64_t bytes;
+};
+
+struct clair_stream_option {
+	char *path; /* relative to the source, without leading or trailing slashes */
+	struct clair_words words;
+};
+
+struct clair_options {
+	struct clair_words order; /* words that describe the order, for all streams */
+	struct clair_stream_option *streams;
+	size_t stream_count;
+	uint64_t ram, staging; /* bytes */
+	struct clair_cache_option *caches;
+	size_t cache_count;
+	uint64_t free_bytes; /* floor of free space in a cache's file system */
+	unsigned threads;    /* staging threads, 0: decided from measurements */
+	unsigned discover_threads; /* 0: one less than the cores, at least 1 */
+	char *catalog;       /* FILE or NULL */
+	bool writable, read_only;
+	enum clair_keep keep; /* where kept samples live: the kernel's pages or an arena */
+	char *log;           /* or NULL */
+	char *fuse;          /* comma-separated words for libfuse (allow_other,fsname=…) */
+};
+
+/* Sets the defaults (ram 10 %, staging 5 % of the smaller of memory and cgroup limit). */
+int clair_options_init(struct clair_options *options);
+void clair_options_finish(struct clair_options *options);
+/* Adds what one -o gave: `word=value,word=value` (a comma in a value is written `\,`).
+ * 0, -ENOMEM, or -EINVAL with *error: one line that names the word and what is right. */
+int clair_options_add(struct clair_options *options, const char *text, char **error);
+/* Reads the [clairfs] section of an INI file (what -o config=FILE does). */
+int clair_options_read_file(struct clair_options *options, const char *file, char **error);
+/* world and ranks from Slurm, Open MPI, PMI, torchrun, where they were not given. */
+int clair_options_environment(struct clair_options *options);
+/* What can be said only when all is known (epochs < epoch, two caches in one place, …). */
+int clair_options_check(const struct clair_options *options, char **error);
+/* Whether WORD describes an order, so that it may be set at run time. */
+bool clair_options_is_order_word(const char *word);
+/* Checks one order word's value as far as it can be without a sampler. */
+int clair_options_check_word(const char *word, const char *value, char **error);
+/* "512M", "2G", "1.5T", "10%" (of MEMORY), plain bytes; K = 1024. 0 or -EINVAL. */
+int clair_size_parse(const char *text, uint64_t memory, uint64_t *bytes);
+/* `0`, `0-3`, `0,2`: ascending without doubles, heap. */
+int clair_ranks_parse(const char *text, uint32_t world, uint32_t **ranks, size_t *count,
+		      char **error);
+/* The smaller of the machine's memory and the cgroup's limit, bytes. */
+uint64_t clair_memory_limit(void);
+
+#endif
