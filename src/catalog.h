@@ -31,6 +31,7 @@ struct clair_entry {
 	uint16_t owner;   /* index into the owners */
 	uint8_t kind;     /* enum clair_kind */
 	uint8_t flags;
+	uint8_t zero[2];
 };
 
 enum {
@@ -78,6 +79,9 @@ uint32_t clair_catalog_find(const struct clair_catalog *catalog, const char *pat
  * ID itself unless it is a link; CLAIR_NO_ID for a dangling link, a loop, or one that
  * leaves the source. */
 uint32_t clair_catalog_resolve(const struct clair_catalog *catalog, uint32_t id);
+/* Where the source is (absolute, copied): absolute links below it lead into the source.
+ * Before the catalog is shared between threads. 0 or -ENOMEM. */
+int clair_catalog_set_root_path(struct clair_catalog *catalog, const char *path);
 /* The path relative to the root, without a leading slash ("" for the root). Returns its
  * length as snprintf does (may be >= SIZE: cut). */
 size_t clair_catalog_path(const struct clair_catalog *catalog, uint32_t id, char *buffer,

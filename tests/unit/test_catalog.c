@@ -1,0 +1,172 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <criterion/criterion.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "catalog.h"
+
+static char top[64];
+static int top_fd;
+
+static void put(const char *name, const char *text)
+{
+	int fd = openat(top_fd, name, O_WRONLY | O_CREAT | O_TRUNC, 0640);
+
+	cr_assert(fd >= 0, "%s", name);
+	cr_assert_eq(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+	close(fd);
+}
+
+static void make_tree(void)
+{
+	strcpy(top, "/tmp/clairfs-test-XXXXXX");
+	cr_assert(mkdtemp(top));
+	top_fd = open(top, O_RDONLY | O_DIRECTORY);
+	mkdirat(top_fd, "b", 0755);
+	mkdirat(top_fd, "a", 0755);
+	mkdirat(top_fd, "a/deep", 0755);
+	mkdirat(top_fd, "empty", 0700);
+	put("a/1.png", "one");
+	put("a/deep/x", "deep");
+	put("b/\xff\xfe", "odd");
+	put("b/z", "");
+	symlinkat("../a/1.png", top_fd, "b/link");
+	symlinkat("/nowhere", top_fd, "dangling");
+	symlinkat("loop", top_fd, "loop");
+	symlinkat("a", top_fd, "to-a");
+	symlinkat("to-a/deep/x", top_fd, "through");
+	symlinkat("../outside", top_fd, "out");
+}
+
+static void remove_tree(void)
+{
+	char command[128];
+
+	close(top_fd);
+	snprintf(command, sizeof command, "rm -rf '%s'", top);
+	cr_assert_eq(system(command), 0);
+}
+
+TestSuite(catalog, .init = make_tree, .fini = remove_tree);
+
+static void check_tree(const struct clair_catalog *c)
+{
+	char path[256];
+
+	cr_assert_eq(clair_catalog_count(c), 15);
+	uint32_t one = clair_catalog_find(c, "a/1.png");
+	cr_assert_neq(one, CLAIR_NO_ID);
+	cr_assert_eq(clair_catalog_entry(c, one)->size, 3);
+	cr_assert_eq(clair_catalog_entry(c, one)->mode, 0640);
+	cr_assert_eq(clair_catalog_path(c, one, path, sizeof path), 7);
+	cr_assert_str_eq(path, "a/1.png");
+	cr_assert_eq(clair_catalog_path(c, one, path, 4), 7);
+	cr_assert_str_eq(path, "a/1");
+	cr_assert_neq(clair_catalog_find(c, "b/\xff\xfe"), CLAIR_NO_ID);
+	cr_assert_eq(clair_catalog_find(c, "b/none"), CLAIR_NO_ID);
+	cr_assert_eq(clair_catalog_find(c, "a/1.pn"), CLAIR_NO_ID);
+	cr_assert_eq(clair_catalog_find(c, "."), 0);
+	cr_assert_eq(clair_catalog_resolve(c, clair_catalog_find(c, "b/link")), one);
+	cr_assert_eq(clair_catalog_resolve(c, clair_catalog_find(c, "through")),
+		     clair_catalog_find(c, "a/deep/x"));
+	cr_assert_eq(clair_catalog_resolve(c, clair_catalog_find(c, "dangling")),
+		     CLAIR_NO_ID);
+	cr_assert_eq(clair_catalog_resolve(c, clair_catalog_find(c, "loop")), CLAIR_NO_ID);
+	cr_assert_eq(clair_catalog_resolve(c, clair_catalog_find(c, "out")), CLAIR_NO_ID);
+	cr_assert_str_eq(clair_catalog_target(c, clair_catalog_find(c, "b/link")),
+			 "../a/1.png");
+	cr_assert_eq(clair_catalog_bytes(c), 10);
+	for (uint32_t id = 1; id < clair_catalog_count(c); id++)
+		cr_assert_lt(clair_catalog_entry(c, id)->parent, id);
+}
+
+Test(catalog, walk_and_find)
+{
+	struct clair_catalog *c = NULL;
+
+	cr_assert_eq(clair_catalog_walk(top_fd, 0, NULL, NULL, &c), 0);
+	check_tree(c);
+	clair_catalog_free(c);
+}
+
+Test(catalog, threads_do_not_matter)
+{
+	struct clair_catalog *a = NULL, *b = NULL;
+
+	cr_assert_eq(clair_catalog_walk(top_fd, 1, NULL, NULL, &a), 0);
+	cr_assert_eq(clair_catalog_walk(top_fd, 8, NULL, NULL, &b), 0);
+	cr_assert_eq(clair_catalog_hash(a), clair_catalog_hash(b));
+	clair_catalog_free(a);
+	clair_catalog_free(b);
+}
+
+Test(catalog, absolute_links_below_the_source)
+{
+	struct clair_catalog *c = NULL;
+	char target[128];
+
+	snprintf(target, sizeof target, "%s/a/1.png", top);
+	symlinkat(target, top_fd, "absolute");
+	cr_assert_eq(clair_catalog_walk(top_fd, 2, NULL, NULL, &c), 0);
+	uint32_t link = clair_catalog_find(c, "absolute");
+	cr_assert_eq(clair_catalog_resolve(c, link), CLAIR_NO_ID);
+	clair_catalog_set_root_path(c, top);
+	cr_assert_eq(clair_catalog_resolve(c, link), clair_catalog_find(c, "a/1.png"));
+	clair_catalog_free(c);
+}
+
+Test(catalog, saved_and_loaded)
+{
+	struct clair_catalog *c = NULL, *d = NULL;
+	char file[96];
+
+	snprintf(file, sizeof file, "%s.catalog", top);
+	cr_assert_eq(clair_catalog_walk(top_fd, 2, NULL, NULL, &c), 0);
+	cr_assert_eq(clair_catalog_save(c, file), 0);
+	cr_assert_eq(clair_catalog_load(file, top_fd, &d), 0);
+	check_tree(d);
+	cr_assert_eq(clair_catalog_hash(c), clair_catalog_hash(d));
+	clair_catalog_free(d);
+	put("a/new", "more");
+	cr_assert_eq(clair_catalog_load(file, top_fd, &d), -ESTALE);
+	unlink(file);
+	cr_assert_eq(clair_catalog_load(file, top_fd, &d), -ENOENT);
+	clair_catalog_free(c);
+}
+
+/* Whatever byte is wrong or missing, it is seen. */
+Test(catalog, damage_is_seen)
+{
+	struct clair_catalog *c = NULL, *d = NULL;
+	void *bytes = NULL;
+	size_t size = 0;
+
+	cr_assert_eq(clair_catalog_walk(top_fd, 2, NULL, NULL, &c), 0);
+	cr_assert_eq(clair_catalog_pack(c, &bytes, &size), 0);
+	for (size_t i = 0; i < size; i++) {
+		((unsigned char *)bytes)[i] ^= 0x10;
+		cr_assert_eq(clair_catalog_unpack(bytes, size, &d), -EBADMSG, "%zu", i);
+		((unsigned char *)bytes)[i] ^= 0x10;
+		cr_assert_eq(clair_catalog_unpack(bytes, i, &d), -EBADMSG, "%zu", i);
+	}
+	cr_assert_eq(clair_catalog_unpack(bytes, size, &d), 0);
+	clair_catalog_free(d);
+	clair_catalog_free(c);
+	free(bytes);
+}
+
+Test(catalog, unreadable_root)
+{
+	struct clair_catalog *c = NULL;
+	int fd = openat(top_fd, "a/1.png", O_RDONLY);
+
+	cr_assert_eq(clair_catalog_walk(fd, 1, NULL, NULL, &c), -ENOTDIR);
+	cr_assert_null(c);
+	close(fd);
+}
