@@ -57,7 +57,8 @@ int clair_catalog_walk(int root_fd, unsigned threads, clair_walk_progress *progr
 int clair_catalog_save(const struct clair_catalog *catalog, const char *file);
 /* Loads FILE and checks it: checksum, version, and against the source ROOT_FD: the
  * root's identity, and every folder's mtime (one stat a folder, in parallel). -ESTALE: it
- * does not describe this source (any more); -EBADMSG: damaged; other errno. */
+ * does not describe this source (any more); -EBADMSG: damaged; -EILSEQ: it is some other
+ * file, which nobody should overwrite; other errno. */
 int clair_catalog_load(const char *file, int root_fd, struct clair_catalog **out);
 /* The bytes of the saved form, for sending to other nodes: heap, the caller frees. */
 int clair_catalog_pack(const struct clair_catalog *catalog, void **bytes, size_t *size);

@@ -273,10 +273,13 @@ static int check_source(const struct clair_catalog *c, int root_fd)
 int clair_catalog_load(const char *file, int root_fd, struct clair_catalog **out)
 {
 	autofree char *bytes = NULL;
+	const uint64_t magic = MAGIC;
 	struct clair_catalog *c;
 	size_t size = 0;
 
 	int r = read_file(file, &bytes, &size);
+	if (r == 0 && size && (size < sizeof magic || memcmp(bytes, &magic, sizeof magic)))
+		r = -EILSEQ;
 	if (r == 0)
 		r = clair_catalog_unpack(bytes, size, &c);
 	if (r < 0)

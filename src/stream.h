@@ -19,6 +19,9 @@ struct clair_stream;
 int clair_stream_new(const struct clair_catalog *catalog, uint32_t folder,
 		     const struct clair_words *words, struct clair_stream **out,
 		     char **error);
+/* The same for N samples that are only numbers: "ids" are indices of the dataset order. */
+int clair_stream_new_numbers(uint32_t n, const struct clair_words *words,
+			     struct clair_stream **out, char **error);
 void clair_stream_free(struct clair_stream *stream);
 
 bool clair_stream_known(const struct clair_stream *stream);
@@ -38,7 +41,8 @@ uint64_t clair_stream_end_epoch(const struct clair_stream *stream);
 /* Samples in dataset order (after the split): files by sample number. */
 const uint32_t *clair_stream_samples(const struct clair_stream *stream, uint32_t *count);
 /* The catalog ids that RANK (its number in the job) reads in EPOCH, in order. The array
- * is shared, counted, immutable; cached for the last few (epoch, rank). */
+ * is shared, counted, immutable; cached for the last few (epoch, rank). -ENOENT: the
+ * order is unknown. */
 struct clair_epoch {
 	_Atomic unsigned references;
 	uint64_t epoch;
@@ -48,6 +52,10 @@ struct clair_epoch {
 };
 int clair_stream_epoch(struct clair_stream *stream, uint64_t epoch, uint32_t rank,
 		       struct clair_epoch **out);
+/* The same as indices into the dataset order before the split: replaces OUT's contents.
+ * Not cached. */
+int clair_stream_indices(struct clair_stream *stream, uint64_t epoch, uint32_t rank,
+			 struct clair_indices *out);
 struct clair_epoch *clair_epoch_get(struct clair_epoch *epoch);
 void clair_epoch_put(struct clair_epoch *epoch); /* takes NULL */
 
