@@ -1,0 +1,620 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* A *view* is one epoch of all local ranks (lanes), with the inverse: where in it a file
+ * is. At most two are alive: the one that most lanes read, and the one that follows. An
+ * open that fits neither is *strange*; when strange ones gather, the last opens are held
+ * against other epochs (this one again, the first, any): where they lie close together
+ * is where the reader is. */
+#include "tracker.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cleanup.h"
+
+#define NONE UINT32_MAX
+/* Entries past the low-water mark that count as the loader's window when it is not known
+ * (workers * prefetch * batch), and the share of an epoch that does. */
+#define WINDOW 512
+#define WINDOW_SHARE 8
+/* Opens that a hypothesis is held against, how many must lie together. */
+#define RECENT 32
+#define ENOUGH 12
+/* Strange opens less fitting ones at which the order is not trusted any more, and again. */
+#define DISTRUST (32 * 4)
+#define TRUST (8 * 4)
+#define STRANGE_MAX (40 * 4)
+/* Sampler outputs looked at for one strange open, and epochs tried in one search. */
+#define EFFORT 2000000u
+#define FAR_EPOCHS 1000
+/* An open of something opened up to so many entries before the low-water mark, is the
+ * same sample again. */
+#define REPEAT_WINDOW 64
+
+struct view {
+	uint64_t epoch;
+	struct clair_epoch **lanes;
+	uint32_t *base;   /* of each lane in the numbering of all entries; [lanes] = total */
+	uint32_t *where;  /* by file: its first entry, or NONE */
+	uint32_t *same;   /* by entry: the next entry of the same file; NULL: no doubles */
+	uint64_t *opened; /* a bit an entry */
+};
+
+struct lane {
+	struct view *view;
+	uint32_t low, high;
+	uint64_t pass;
+};
+
+struct clair_tracker {
+	struct clair_stream *stream;
+	uint32_t lane_count, file_limit; /* one past the highest file id */
+	struct lane *lanes;
+	struct view *current, *next;
+	uint64_t left; /* the epoch that was read before the current one, or UINT64_MAX */
+	bool repeats;  /* the same epoch again and again: set_epoch is forgotten */
+	bool trusted;
+	int strange; /* in quarters */
+	uint32_t recent[RECENT];
+	unsigned recent_count, recent_at;
+	uint8_t *mark;       /* by file, for a hypothesis */
+	uint64_t tried;      /* candidates of the search that is under way */
+	/* A failed search is not repeated at every open: how many, and when again. */
+	unsigned searches;
+	uint64_t search_at; /* opens */
+	uint64_t opens, predicted;
+};
+
+/* --- views ------------------------------------------------------------------------- */
+
+static void view_free(struct view *v, uint32_t lanes)
+{
+	if (!v)
+		return;
+	for (uint32_t l = 0; v->lanes && l < lanes; l++)
+		clair_epoch_put(v->lanes[l]);
+	free(v->lanes);
+	free(v->base);
+	free(v->where);
+	free(v->same);
+	free(v->opened);
+	free(v);
+}
+
+static int view_invert(struct clair_tracker *t, struct view *v)
+{
+	uint32_t total = v->base[t->lane_count];
+
+	v->where = malloc(sizeof *v->where * (t->file_limit + 1ul));
+	v->opened = calloc(total / 64 + 1, sizeof *v->opened);
+	if (!v->where || !v->opened)
+		return -ENOMEM;
+	memset(v->where, 0xff, sizeof *v->where * t->file_limit);
+	/* From the end, so that the first entry of a file is found first. */
+	for (uint32_t l = t->lane_count; l-- > 0;) {
+		for (uint32_t i = v->lanes[l]->count; i-- > 0;) {
+			uint32_t id = v->lanes[l]->ids[i], entry = v->base[l] + i;
+
+			if (v->where[id] != NONE && !v->same) {
+				v->same = malloc(sizeof *v->same * total);
+				if (!v->same)
+					return -ENOMEM;
+				memset(v->same, 0xff, sizeof *v->same * total);
+			}
+			if (v->where[id] != NONE)
+				v->same[entry] = v->where[id];
+			v->where[id] = entry;
+		}
+	}
+	return 0;
+}
+
+static int view_new(struct clair_tracker *t, uint64_t epoch, struct view **out)
+{
+	size_t count;
+	const uint32_t *ranks = clair_stream_ranks(t->stream, &count);
+	struct view *v = calloc(1, sizeof *v);
+	uint64_t total = 0;
+	int r = -ENOMEM;
+
+	if (!v)
+		return r;
+	v->epoch = epoch;
+	v->lanes = calloc(t->lane_count, sizeof(struct clair_epoch *));
+	v->base = calloc(t->lane_count + 1, sizeof *v->base);
+	if (v->lanes && v->base)
+		r = 0;
+	for (uint32_t l = 0; r == 0 && l < t->lane_count; l++) {
+		r = clair_stream_epoch(t->stream, epoch, ranks[l], &v->lanes[l]);
+		if (r < 0)
+			break;
+		total += v->lanes[l]->count;
+		if (total >= NONE)
+			r = -EOVERFLOW;
+		v->base[l + 1] = (uint32_t)total;
+	}
+	if (r == 0)
+		r = view_invert(t, v);
+	if (r < 0) {
+		view_free(v, t->lane_count);
+		return r;
+	}
+	*out = v;
+	return 0;
+}
+
+static bool is_opened(const struct view *v, uint32_t entry)
+{
+	return v->opened[entry / 64] >> entry % 64 & 1;
+}
+
+static void set_opened(struct view *v, uint32_t entry)
+{
+	v->opened[entry / 64] |= 1ull << entry % 64;
+}
+
+static uint32_t lane_of(const struct clair_tracker *t, const struct view *v, uint32_t entry)
+{
+	uint32_t l = 0;
+
+	while (l + 1 < t->lane_count && entry >= v->base[l + 1])
+		l++;
+	return l;
+}
+
+/* How far past its low-water mark a lane may read. */
+static uint32_t window_of(const struct clair_tracker *t, uint32_t count)
+{
+	uint64_t window = count / WINDOW_SHARE;
+	uint64_t known = (uint64_t)clair_stream_batch(t->stream) *
+			 (2ull * clair_stream_workers(t->stream) + 2);
+
+	if (window < WINDOW)
+		window = WINDOW;
+	return (uint32_t)(window > known ? window : known > NONE / 2 ? NONE / 2 : known);
+}
+
+static uint64_t following_epoch(const struct clair_tracker *t, uint64_t epoch)
+{
+	return t->repeats ? epoch : epoch + 1;
+}
+
+static void make_next(struct clair_tracker *t)
+{
+	uint64_t epoch = following_epoch(t, t->current->epoch);
+
+	if (t->next && t->next->epoch == epoch)
+		return;
+	view_free(t->next, t->lane_count);
+	t->next = NULL;
+	if (epoch < clair_stream_end_epoch(t->stream))
+		view_new(t, epoch, &t->next); /* without memory: it is unpredicted */
+}
+
+/* --- a lane moves ------------------------------------------------------------------ */
+
+static void advance(struct clair_tracker *t, uint32_t l, uint32_t index)
+{
+	struct lane *lane = &t->lanes[l];
+	struct view *v = lane->view;
+	uint32_t count = v->lanes[l]->count, window = window_of(t, count);
+
+	set_opened(v, v->base[l] + index);
+	if (index >= lane->high)
+		lane->high = index + 1;
+	/* What lies more than a window back was left out or its event was lost. */
+	if (lane->high - lane->low > window)
+		lane->low = lane->high - window;
+	while (lane->low < count && is_opened(v, v->base[l] + lane->low))
+		lane->low++;
+	if (lane->high < lane->low)
+		lane->high = lane->low;
+}
+
+/* All lanes are past the current view: the next one takes its place. */
+static void retire_view(struct clair_tracker *t)
+{
+	for (uint32_t l = 0; l < t->lane_count; l++)
+		if (t->lanes[l].view == t->current)
+			return;
+	t->left = t->current->epoch;
+	view_free(t->current, t->lane_count);
+	t->current = t->next;
+	t->next = NULL;
+}
+
+static void enter_next(struct clair_tracker *t, uint32_t l)
+{
+	t->lanes[l].view = t->next;
+	t->lanes[l].low = t->lanes[l].high = 0;
+	t->lanes[l].pass++;
+}
+
+/* The unopened entry of ID in V that its lane may read now, or NONE. */
+static uint32_t fitting_entry(struct clair_tracker *t, struct view *v, uint32_t id,
+			      bool begin)
+{
+	for (uint32_t e = v->where[id]; e != NONE; e = v->same ? v->same[e] : NONE) {
+		uint32_t l = lane_of(t, v, e), index = e - v->base[l];
+		const struct lane *lane = &t->lanes[l];
+		uint32_t count = v->lanes[l]->count, window = window_of(t, count);
+
+		if (is_opened(v, e))
+			continue;
+		/* One that was left out holds the low-water mark back for a while; what lies
+		 * far behind it was given up. */
+		if (!begin && lane->view == v && index + window / 4 >= lane->low &&
+		    (index < lane->low + window || index < lane->high + window / 4))
+			return e;
+		/* The next epoch may begin when little of this one is left. */
+		if (begin && lane->view != v && index < window) {
+			uint32_t old = lane->view->lanes[l]->count;
+			if (lane->low + window_of(t, old) / 2 >= old ||
+			    lane->high + 1 >= old)
+				return e;
+		}
+	}
+	return NONE;
+}
+
+/* An entry of ID that was opened a little while ago. */
+static bool is_repeat(struct clair_tracker *t, uint32_t id)
+{
+	for (int i = 0; i < 2; i++) {
+		struct view *v = i ? t->next : t->current;
+		for (uint32_t e = v ? v->where[id] : NONE; e != NONE;
+		     e = v->same ? v->same[e] : NONE) {
+			uint32_t l = lane_of(t, v, e), index = e - v->base[l];
+			if (t->lanes[l].view == v && is_opened(v, e) &&
+			    index + REPEAT_WINDOW >= t->lanes[l].low)
+				return true;
+		}
+	}
+	return false;
+}
+
+static bool predicted(struct clair_tracker *t, struct view *v, uint32_t e,
+		      struct clair_open_result *result)
+{
+	uint32_t l = lane_of(t, v, e);
+
+	if (t->lanes[l].view != v)
+		enter_next(t, l);
+	advance(t, l, e - v->base[l]);
+	*result = (struct clair_open_result){ .use = CLAIR_USE_PREDICTED, .lane = l,
+					      .epoch = v->epoch };
+	if (v == t->next)
+		retire_view(t);
+	return true;
+}
+
+static bool fits(struct clair_tracker *t, uint32_t id, struct clair_open_result *result)
+{
+	uint32_t e = fitting_entry(t, t->current, id, false);
+
+	if (e != NONE)
+		return predicted(t, t->current, e, result);
+	if (t->next) {
+		e = fitting_entry(t, t->next, id, false);
+		if (e != NONE)
+			return predicted(t, t->next, e, result);
+	}
+	if (is_repeat(t, id)) {
+		*result = (struct clair_open_result){ .use = CLAIR_USE_REPEAT };
+		/* A set smaller than the window: a pass that is over begins again. */
+		bool over = true;
+		for (uint32_t l = 0; l < t->lane_count; l++)
+			over = over &&
+			       t->lanes[l].low >= t->lanes[l].view->lanes[l]->count;
+		if (!over)
+			return true;
+	}
+	/* Only a lane near its end may begin the next epoch: make it when one is. */
+	if (!t->next) {
+		for (uint32_t l = 0; l < t->lane_count && !t->next; l++) {
+			uint32_t count = t->current->lanes[l]->count;
+			if (t->lanes[l].low + window_of(t, count) / 2 >= count ||
+			    t->lanes[l].high + 1 >= count)
+				make_next(t);
+		}
+	}
+	e = t->next ? fitting_entry(t, t->next, id, true) : NONE;
+	if (e != NONE)
+		return predicted(t, t->next, e, result);
+	return result->use == CLAIR_USE_REPEAT;
+}
+
+/* --- hypotheses --------------------------------------------------------------------- */
+
+static int by_number(const void *a, const void *b)
+{
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* Whether most of the recent opens lie together in EPOCH: then BEGIN is the lowest. */
+static bool epoch_fits(struct clair_tracker *t, uint64_t epoch, uint32_t *begin)
+{
+	size_t lanes;
+	const uint32_t *ranks = clair_stream_ranks(t->stream, &lanes);
+	uint32_t at[2 * RECENT], found = 0, count = 0;
+
+	for (size_t l = 0; l < lanes; l++) {
+		struct clair_epoch *e;
+		if (clair_stream_epoch(t->stream, epoch, ranks[l], &e) < 0)
+			return false;
+		count = e->count > count ? e->count : count;
+		for (uint32_t i = 0; i < e->count && found < 2 * RECENT; i++)
+			if (t->mark[e->ids[i]])
+				at[found++] = i;
+		clair_epoch_put(e);
+	}
+	uint32_t width = count / 16, needed = t->recent_count - t->recent_count / 5;
+	if (width < 32)
+		width = 32;
+	uint64_t known = (uint64_t)clair_stream_batch(t->stream) *
+			 (2ull * clair_stream_workers(t->stream) + 1);
+	uint32_t likely = known ? (known > NONE / 2 ? NONE / 2 : (uint32_t)known) : WINDOW;
+	if (width < likely)
+		width = likely < count / 3 ? likely : count / 3 > width ? count / 3 : width;
+	if (found < needed)
+		return false;
+	qsort(at, found, sizeof *at, by_number);
+	for (uint32_t i = 0; i + needed <= found; i++) {
+		if (at[i + needed - 1] - at[i] <= width) {
+			/* Near the start the first ones may just not have come yet. */
+			*begin = at[i] <= width ? 0 : at[i];
+			return true;
+		}
+	}
+	return false;
+}
+
+static void forget_strange(struct clair_tracker *t)
+{
+	t->recent_count = t->recent_at = t->searches = 0;
+	t->tried = t->search_at = 0;
+}
+
+/* Whether going back to the start of EPOCH means that it is read again and again: it was
+ * read to its end, and at most a few opens seemed to be of the one that follows. */
+static bool begins_again(const struct clair_tracker *t, uint64_t epoch)
+{
+	uint32_t high = 0, count = 0;
+
+	for (uint32_t l = 0; l < t->lane_count; l++) {
+		high += t->lanes[l].high;
+		count += t->lanes[l].view->lanes[l]->count;
+	}
+	if (epoch == t->current->epoch)
+		return high >= count * 9ull / 10 || t->next;
+	return epoch == t->left && high <= window_of(t, count);
+}
+
+/* All lanes go to EPOCH, entry BEGIN; the recent opens count as read. */
+static int jump(struct clair_tracker *t, uint64_t epoch, uint32_t begin, unsigned recent)
+{
+	struct view *v;
+
+	int r = view_new(t, epoch, &v);
+	if (r < 0)
+		return r;
+	if (begin == 0)
+		t->repeats = begins_again(t, epoch);
+	for (uint32_t l = 0; l < t->lane_count; l++) {
+		t->lanes[l].pass += epoch != t->current->epoch || begin < t->lanes[l].low;
+		t->lanes[l].view = v;
+		t->lanes[l].low = t->lanes[l].high =
+			begin < v->lanes[l]->count ? begin : v->lanes[l]->count;
+	}
+	view_free(t->current, t->lane_count);
+	view_free(t->next, t->lane_count);
+	t->current = v;
+	t->next = NULL;
+	for (unsigned i = 0; i < recent; i++) {
+		uint32_t e = fitting_entry(t, v, t->recent[i], false);
+		if (e != NONE)
+			advance(t, lane_of(t, v, e), e - v->base[lane_of(t, v, e)]);
+	}
+	t->strange = 0;
+	t->trusted = true;
+	forget_strange(t);
+	return 0;
+}
+
+/* The K-th epoch to try: this one, the next, the one before, then those around. */
+static bool candidate(const struct clair_tracker *t, uint64_t k, uint64_t *epoch)
+{
+	uint64_t now = t->current->epoch, first = clair_stream_first_epoch(t->stream);
+
+	if (k >= 3 + 2 * FAR_EPOCHS)
+		return false;
+	if (k == 0)
+		*epoch = now;
+	else if (k == 1)
+		*epoch = now + 1;
+	else if (k == 2)
+		*epoch = t->left != UINT64_MAX ? t->left : first;
+	else if (k % 2)
+		*epoch = now + 2 + (k - 3) / 2;
+	else
+		*epoch = now - 1 - (k - 4) / 2; /* may be below zero: skipped */
+	return true;
+}
+
+/* The first ones soon after each other, then ever less often: an unknown order must not
+ * cost the daemon's time. */
+static void search_failed(struct clair_tracker *t)
+{
+	unsigned doublings = t->searches < 10 ? 0 : t->searches - 10;
+
+	t->search_at = t->opens + (4ull << (doublings < 10 ? doublings : 10));
+	t->searches++;
+}
+
+static bool search(struct clair_tracker *t)
+{
+	uint64_t effort = 0, epoch, end = clair_stream_end_epoch(t->stream);
+	uint32_t begin = 0, total = t->current->base[t->lane_count];
+	bool found = false;
+
+	for (unsigned i = 0; i < t->recent_count; i++)
+		t->mark[t->recent[i]] = 1;
+	/* The near ones are tried each time, the far ones go on where they stopped. */
+	uint64_t near = t->tried < 3 ? t->tried : 3;
+	for (uint64_t k = 0; effort < EFFORT && !found; k++) {
+		if (k == near && t->tried > near)
+			k = t->tried;
+		if (!candidate(t, k, &epoch))
+			break;
+		if (k >= t->tried)
+			t->tried = k + 1;
+		if (epoch >= end || epoch > UINT64_MAX / 2)
+			continue;
+		effort += total + 1000;
+		found = epoch_fits(t, epoch, &begin);
+	}
+	for (unsigned i = 0; i < t->recent_count; i++)
+		t->mark[t->recent[i]] = 0;
+	if (found && jump(t, epoch, begin, t->recent_count) == 0)
+		return true;
+	search_failed(t);
+	return false;
+}
+
+/* --- opens --------------------------------------------------------------------------- */
+
+static void remember(struct clair_tracker *t, uint32_t id)
+{
+	for (unsigned i = 0; i < t->recent_count; i++)
+		if (t->recent[i] == id)
+			return;
+	t->recent[t->recent_at] = id;
+	t->recent_at = (t->recent_at + 1) % RECENT;
+	if (t->recent_count < RECENT)
+		t->recent_count++;
+}
+
+static void fitted(struct clair_tracker *t)
+{
+	t->predicted++;
+	if (t->strange > 0)
+		t->strange--;
+	if (t->strange <= TRUST && !t->trusted)
+		t->trusted = true;
+	/* Strange ones of long ago say nothing about now. */
+	if (t->strange == 0)
+		forget_strange(t);
+}
+
+void clair_tracker_open(struct clair_tracker *t, uint32_t id, int64_t now,
+			struct clair_open_result *result)
+{
+	(void)now;
+	*result = (struct clair_open_result){ .use = CLAIR_USE_UNPREDICTED };
+	t->opens++;
+	if (id >= t->file_limit)
+		return;
+	if (fits(t, id, result)) {
+		if (result->use == CLAIR_USE_PREDICTED)
+			fitted(t);
+		else
+			t->predicted++;
+		return;
+	}
+	remember(t, id);
+	t->strange = t->strange + 4 > STRANGE_MAX ? STRANGE_MAX : t->strange + 4;
+	if (t->strange >= DISTRUST)
+		t->trusted = false;
+	if (t->recent_count >= ENOUGH && t->opens >= t->search_at && search(t)) {
+		/* This open is part of what was found. */
+		result->use = CLAIR_USE_PREDICTED;
+		result->epoch = t->current->epoch;
+		result->moved = true;
+		uint32_t e = t->current->where[id];
+		result->lane = e == NONE ? 0 : lane_of(t, t->current, e);
+		t->predicted++;
+	}
+}
+
+void clair_tracker_position(const struct clair_tracker *t, uint32_t lane,
+			    struct clair_position *position)
+{
+	const struct lane *l = &t->lanes[lane];
+
+	*position = (struct clair_position){ .epoch = l->view->epoch, .low = l->low,
+					     .high = l->high, .pass = l->pass };
+}
+
+bool clair_tracker_opened(const struct clair_tracker *t, uint32_t lane, uint32_t index)
+{
+	const struct view *v = t->lanes[lane].view;
+
+	return index < v->lanes[lane]->count && is_opened(v, v->base[lane] + index);
+}
+
+uint64_t clair_tracker_next_epoch(const struct clair_tracker *t, uint32_t lane)
+{
+	return following_epoch(t, t->lanes[lane].view->epoch);
+}
+
+bool clair_tracker_trusted(const struct clair_tracker *t)
+{
+	return t->trusted;
+}
+
+int clair_tracker_set_epoch(struct clair_tracker *t, uint64_t epoch)
+{
+	return jump(t, epoch, 0, 0);
+}
+
+void clair_tracker_counts(const struct clair_tracker *t, uint64_t *opens,
+			  uint64_t *predicted_opens)
+{
+	*opens = t->opens;
+	*predicted_opens = t->predicted;
+}
+
+void clair_tracker_free(struct clair_tracker *t)
+{
+	if (!t)
+		return;
+	view_free(t->current, t->lane_count);
+	view_free(t->next, t->lane_count);
+	free(t->lanes);
+	free(t->mark);
+	free(t);
+}
+
+int clair_tracker_new(struct clair_stream *stream, struct clair_tracker **out)
+{
+	uint32_t count;
+	size_t lanes;
+	const uint32_t *samples = clair_stream_samples(stream, &count);
+	struct clair_tracker *t = calloc(1, sizeof *t);
+	int r = -ENOMEM;
+
+	if (!t)
+		return r;
+	clair_stream_ranks(stream, &lanes);
+	t->stream = stream;
+	t->lane_count = (uint32_t)lanes;
+	t->trusted = true;
+	t->left = UINT64_MAX;
+	for (uint32_t i = 0; i < count; i++)
+		if (samples[i] >= t->file_limit)
+			t->file_limit = samples[i] + 1;
+	t->lanes = calloc(lanes, sizeof *t->lanes);
+	t->mark = calloc(t->file_limit + 1, 1);
+	if (t->lanes && t->mark)
+		r = view_new(t, clair_stream_first_epoch(stream), &t->current);
+	if (r < 0) {
+		clair_tracker_free(t);
+		return r;
+	}
+	for (uint32_t l = 0; l < lanes; l++)
+		t->lanes[l].view = t->current;
+	*out = t;
+	return 0;
+}
