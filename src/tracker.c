@@ -27,6 +27,7 @@
 /* Sampler outputs looked at for one strange open, and epochs tried in one search. */
 #define EFFORT 2000000u
 #define FAR_EPOCHS 1000
+#define NEAR 4
 /* An open of something opened up to so many entries before the low-water mark, is the
  * same sample again. */
 #define REPEAT_WINDOW 64
@@ -423,12 +424,13 @@ static int jump(struct clair_tracker *t, uint64_t epoch, uint32_t begin, unsigne
 	return 0;
 }
 
-/* The K-th epoch to try: this one, the next, the one before, then those around. */
+/* The K-th epoch to try: this one, the next, the one before, the
+ * first, then those around. */
 static bool candidate(const struct clair_tracker *t, uint64_t k, uint64_t *epoch)
 {
 	uint64_t now = t->current->epoch, first = clair_stream_first_epoch(t->stream);
 
-	if (k >= 3 + 2 * FAR_EPOCHS)
+	if (k >= NEAR + 2 * FAR_EPOCHS)
 		return false;
 	if (k == 0)
 		*epoch = now;
@@ -436,10 +438,12 @@ static bool candidate(const struct clair_tracker *t, uint64_t k, uint64_t *epoch
 		*epoch = now + 1;
 	else if (k == 2)
 		*epoch = t->left != UINT64_MAX ? t->left : first;
-	else if (k % 2)
-		*epoch = now + 2 + (k - 3) / 2;
+	else if (k == 3)
+		*epoch = first;
+	else if (k % 2 == 0)
+		*epoch = now + 2 + (k - NEAR) / 2;
 	else
-		*epoch = now - 1 - (k - 4) / 2; /* may be below zero: skipped */
+		*epoch = now - 1 - (k - NEAR - 1) / 2; /* may be below zero: skipped */
 	return true;
 }
 
@@ -448,8 +452,12 @@ static bool candidate(const struct clair_tracker *t, uint64_t k, uint64_t *epoch
 static void search_failed(struct clair_tracker *t)
 {
 	unsigned doublings = t->searches < 10 ? 0 : t->searches - 10;
+	uint64_t most = t->current->base[t->lane_count] / 64, wait = 4ull;
 
-	t->search_at = t->opens + (4ull << (doublings < 10 ? doublings : 10));
+	wait <<= doublings < 16 ? doublings : 16;
+	if (most < 256)
+		most = 256;
+	t->search_at = t->opens + (wait < most ? wait : most);
 	t->searches++;
 }
 
@@ -462,7 +470,7 @@ static bool search(struct clair_tracker *t)
 	for (unsigned i = 0; i < t->recent_count; i++)
 		t->mark[t->recent[i]] = 1;
 	/* The near ones are tried each time, the far ones go on where they stopped. */
-	uint64_t near = t->tried < 3 ? t->tried : 3;
+	uint64_t near = t->tried < NEAR ? t->tried : NEAR;
 	for (uint64_t k = 0; effort < EFFORT && !found; k++) {
 		if (k == near && t->tried > near)
 			k = t->tried;
