@@ -6,8 +6,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cleanup.h"
+#include "index.h"
 #include "sampler.h"
 
 /* Words of libfuse and the kernel that are passed on as they are. */
@@ -16,12 +18,17 @@ static const char *const fuse_words[] = { "allow_other", "allow_root",	"fsname",
 					  "nosuid",	 "suid",	"nodev",
 					  "dev",	 "noexec",	"exec",
 					  "noatime",	 "atime",	"debug",
-					  "default_permissions" };
+					  "default_permissions", "clone_fd",
+					  "max_idle_threads" };
 /* Words of fstab and mount(8) that mean nothing to us. */
 static const char *const ignored[] = { "rw",   "auto",	  "noauto", "user", "users",
-				       "nouser", "defaults", "nofail", "_netdev", "owner" };
+				       "nouser", "defaults", "nofail", "_netdev", "owner",
+				       "group", "async", "sync", "dirsync", "relatime",
+				       "norelatime", "strictatime", "nostrictatime",
+				       "diratime", "nodiratime", "comment" };
 
-static const char *const order_words[] = { "seed",  "sampler", "index", "split",
+/* rank is another name of ranks. */
+static const char *const order_words[] = { "rank", "seed",  "sampler", "index", "split",
 					   "shuffle", "drop_last", "world", "ranks",
 					   "batch", "workers", "epoch", "epochs" };
 
@@ -77,15 +84,18 @@ void clair_options_finish(struct clair_options *o)
 	*o = (struct clair_options){ 0 };
 }
 
-static int set_text(char **field, const char *value)
+/* The daemon leaves the folder in which it was started: files are kept by absolute paths.
+ * Heap, NULL without memory. PREFIX (`list:`) comes first as it is. */
+static char *absolute(const char *prefix, const char *file)
 {
-	char *copy = strdup(value);
+	autofree char *here = *file == '/' || !*file ? NULL : getcwd(NULL, 0);
+	char *whole;
 
-	if (!copy)
-		return -ENOMEM;
-	free(*field);
-	*field = copy;
-	return 0;
+	while (here && file[0] == '.' && file[1] == '/')
+		file += 2;
+	if (asprintf(&whole, "%s%s%s%s", prefix, here ? here : "", here ? "/" : "", file) < 0)
+		return NULL;
+	return whole;
 }
 
 /* --- values ------------------------------------------------------------------------ */
@@ -130,7 +140,7 @@ static int add_cache(struct clair_options *o, const char *value, char **error)
 	if (!colon || colon == value)
 		return clair_bad(error, "cache=%s: must be DIR:SIZE, such as /ssd/cache:200G",
 				 value);
-	if (clair_size_parse(colon + 1, 0, &bytes) < 0 || strchr(colon, '%'))
+	if (clair_size_parse(colon + 1, 0, &bytes) < 0 || strchr(colon, '%') || !bytes)
 		return clair_bad(error,
 				 "cache=%s: '%s' is not a size; give bytes, 512M or 200G",
 				 value, colon + 1);
@@ -139,10 +149,16 @@ static int add_cache(struct clair_options *o, const char *value, char **error)
 	if (!caches)
 		return -ENOMEM;
 	o->caches = caches;
-	char *path = strndup(value, colon - value);
+	autofree char *path = strndup(value, colon - value);
 	if (!path)
 		return -ENOMEM;
-	caches[o->cache_count++] = (struct clair_cache_option){ path, bytes };
+	while (strlen(path) > 1 && path[strlen(path) - 1] == '/')
+		path[strlen(path) - 1] = '\0';
+	caches[o->cache_count].path = absolute("", path);
+	caches[o->cache_count].bytes = bytes;
+	if (!caches[o->cache_count].path)
+		return -ENOMEM;
+	o->cache_count++;
 	return 0;
 }
 
@@ -159,14 +175,30 @@ static int set_keep(struct clair_options *o, const char *value, char **error)
 	return clair_bad(error, "keep=%s: must be auto, kernel or arena", value);
 }
 
-static int check_log(const char *value, char **error)
+static int set_file(char **field, const char *prefix, const char *file)
+{
+	char *path = absolute(prefix, file);
+
+	if (!path)
+		return -ENOMEM;
+	free(*field);
+	*field = path;
+	return 0;
+}
+
+static int set_log(struct clair_options *o, const char *value, char **error)
 {
 	static const char *const names[] = { "error", "warning", "info", "debug" };
 	size_t n = strcspn(value, ":");
 
-	for (int i = 0; i < 4; i++)
-		if (strlen(names[i]) == n && !strncmp(names[i], value, n))
-			return 0;
+	for (int i = 0; i < 4; i++) {
+		char level[16];
+
+		if (strlen(names[i]) != n || strncmp(names[i], value, n))
+			continue;
+		snprintf(level, sizeof level, "%s%s", names[i], value[n] ? ":" : "");
+		return set_file(&o->log, level, value[n] ? value + n + 1 : "");
+	}
 	return clair_bad(error, "log=%s: must be error, warning, info or debug, with :FILE",
 			 value);
 }
@@ -208,7 +240,14 @@ static int set_order_word(struct clair_words *words, const char *word, const cha
 {
 	int r = clair_options_check_word(word, value, error);
 
-	return r < 0 ? r : clair_words_set(words, word, value);
+	if (r < 0)
+		return r;
+	if (!strcmp(word, "rank"))
+		word = "ranks";
+	if (strncmp(value, "list:", 5))
+		return clair_words_set(words, word, value);
+	autofree char *list = absolute("list:", value + 5);
+	return list ? clair_words_set(words, word, list) : -ENOMEM;
 }
 
 /* PATH:WORD=VALUE;WORD=VALUE… */
@@ -284,7 +323,7 @@ static int set_mount_word(struct clair_options *o, const char *word, const char 
 	if (!strcmp(word, "discover-threads"))
 		return set_threads(word, value, &o->discover_threads, error);
 	if (!strcmp(word, "catalog"))
-		return set_text(&o->catalog, value);
+		return set_file(&o->catalog, "", value);
 	if (!strcmp(word, "stream"))
 		return add_stream(o, value, error);
 	if (!strcmp(word, "keep"))
@@ -292,8 +331,7 @@ static int set_mount_word(struct clair_options *o, const char *word, const char 
 	if (!strcmp(word, "config"))
 		return clair_options_read_file(o, value, error);
 	if (!strcmp(word, "log")) {
-		int r = check_log(value, error);
-		return r < 0 ? r : set_text(&o->log, value);
+		return set_log(o, value, error);
 	}
 	*known = false;
 	return 0;
@@ -336,6 +374,16 @@ static int set_word(struct clair_options *o, const char *word, const char *value
 			 word);
 }
 
+static bool is_index(const char *name)
+{
+	const struct clair_index *index;
+
+	for (size_t i = 0; (index = clair_index_at(i)); i++)
+		if (!strcmp(index->name, name))
+			return true;
+	return false;
+}
+
 int clair_options_check_word(const char *word, const char *value, char **error)
 {
 	static const struct {
@@ -367,12 +415,32 @@ int clair_options_check_word(const char *word, const char *value, char **error)
 			      "sampler=%s: there is no such sampler; `clairfs order --list` "
 			      "shows them",
 			      value);
+	if (r == 0 && !strcmp(word, "index") && strcmp(value, "auto") &&
+	    strncmp(value, "list:", 5) && !is_index(value))
+		r = clair_bad(error,
+			      "index=%s: there is no such dataset order; `clairfs order "
+			      "--list` shows them",
+			      value);
 	clair_words_finish(&one);
 	return r;
 }
 
-/* Splits at commas; `\,` is a comma in a value. A part without '=' that follows `ranks=`
- * and begins with a digit belongs to it (ranks=0,2). */
+/* A comma after `…ranks=0` and before a digit belongs to the list of ranks. */
+static bool in_ranks(const char *word, const char *end)
+{
+	const char *equals = end;
+
+	while (equals > word && equals[-1] != '=')
+		equals--;
+	if (equals - word < 6 || strncmp(equals - 6, "ranks=", 6))
+		return false;
+	for (const char *p = equals; p < end; p++)
+		if (!strchr("0123456789,-+", *p))
+			return false;
+	return true;
+}
+
+/* Splits at commas; `\,` is a comma in a value. */
 int clair_options_add(struct clair_options *o, const char *text, char **error)
 {
 	autofree char *copy = strdup(text);
@@ -382,11 +450,11 @@ int clair_options_add(struct clair_options *o, const char *text, char **error)
 		return -ENOMEM;
 	while (*p) {
 		char *word = p, *to = p;
-		bool ranks = !strncmp(word, "ranks=", 6);
 		for (; *p; p++) {
 			if (*p == '\\' && (p[1] == ',' || p[1] == '\\'))
 				p++;
-			else if (*p == ',' && !(ranks && p[1] >= '0' && p[1] <= '9'))
+			else if (*p == ',' &&
+				 !(p[1] >= '0' && p[1] <= '9' && in_ranks(word, to)))
 				break;
 			*to++ = *p;
 		}
@@ -430,6 +498,11 @@ int clair_options_read_file(struct clair_options *o, const char *file, char **er
 {
 	struct ini ini = { o, error, 0 };
 
+	/* The library's 200 bytes a line are too few for paths. */
+	ini_use_stack = false;
+	ini_allow_realloc = true;
+	ini_max_line = 1 << 20;
+	ini_stop_on_first_error = true;
 	int line = ini_parse(file, ini_line, &ini);
 	if (line == -1)
 		return clair_bad(error, "config=%s: %s", file, strerror(errno));
@@ -441,80 +514,4 @@ int clair_options_read_file(struct clair_options *o, const char *file, char **er
 		return clair_bad(error, "%s:%d: not a line of an INI file (WORD = VALUE)",
 				 file, line);
 	return ini.r;
-}
-
-/* --- environment ------------------------------------------------------------------- */
-
-static const char *first_of(const char *const *names)
-{
-	for (; *names; names++) {
-		const char *value = getenv(*names);
-		char *end;
-		if (!value || !*value)
-			continue;
-		strtoul(value, &end, 10);
-		if (!*end)
-			return value;
-	}
-	return NULL;
-}
-
-int clair_options_environment(struct clair_options *o)
-{
-	static const char *const worlds[] = { "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE",
-					      "PMI_SIZE", "SLURM_NTASKS", NULL };
-	static const char *const ranks[] = { "RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK",
-					     "SLURM_PROCID", NULL };
-	const char *world = first_of(worlds), *rank = first_of(ranks);
-	int r = 0;
-
-	if (clair_words_get(&o->order, "world") || !world || strtoul(world, NULL, 10) < 1)
-		return 0;
-	r = clair_words_set(&o->order, "world", world);
-	if (r == 0 && rank && !clair_words_get(&o->order, "ranks") &&
-	    strtoul(rank, NULL, 10) < strtoul(world, NULL, 10))
-		r = clair_words_set(&o->order, "ranks", rank);
-	return r;
-}
-
-/* --- all together ------------------------------------------------------------------ */
-
-static int check_stream(const struct clair_options *o, const struct clair_words *own,
-			char **error)
-{
-	struct clair_words words = { 0 };
-	autofree uint32_t *ranks = NULL;
-	uint64_t world = 1, epoch = 0, epochs = 0;
-	size_t count;
-
-	int r = clair_words_copy(&words, &o->order);
-	if (r == 0 && own)
-		r = clair_words_copy(&words, own);
-	if (r == 0)
-		r = clair_words_uint(&words, "world", 1, UINT32_MAX, &world, error);
-	const char *text = clair_words_get(&words, "ranks");
-	if (r == 0 && text)
-		r = clair_ranks_parse(text, (uint32_t)world, &ranks, &count, error);
-	if (r == 0)
-		r = clair_words_uint(&words, "epoch", 0, UINT64_MAX, &epoch, error);
-	if (r == 0)
-		r = clair_words_uint(&words, "epochs", 0, UINT64_MAX, &epochs, error);
-	if (r == 0 && clair_words_get(&words, "epochs") && epochs > UINT64_MAX - epoch)
-		r = clair_bad(error, "epochs is too large");
-	clair_words_finish(&words);
-	return r;
-}
-
-int clair_options_check(const struct clair_options *o, char **error)
-{
-	int r = check_stream(o, NULL, error);
-
-	for (size_t i = 0; r == 0 && i < o->stream_count; i++)
-		r = check_stream(o, &o->streams[i].words, error);
-	for (size_t i = 0; r == 0 && i < o->cache_count; i++)
-		for (size_t k = 0; r == 0 && k < i; k++)
-			if (!strcmp(o->caches[i].path, o->caches[k].path))
-				r = clair_bad(error, "cache=%s: given twice",
-					      o->caches[i].path);
-	return r;
 }

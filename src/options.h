@@ -13,7 +13,7 @@
 enum clair_keep { CLAIR_KEEP_AUTO, CLAIR_KEEP_KERNEL, CLAIR_KEEP_ARENA };
 
 struct clair_cache_option {
-	char *path;
+	char *path; /* absolute, without a slash at the end */
 	uint64_t bytes;
 };
 
@@ -32,7 +32,7 @@ struct clair_options {
 	uint64_t free_bytes; /* floor of free space in a cache's file system */
 	unsigned threads;    /* staging threads, 0: decided from measurements */
 	unsigned discover_threads; /* 0: one less than the cores, at least 1 */
-	char *catalog;       /* FILE or NULL */
+	char *catalog;       /* FILE (absolute) or NULL */
 	bool writable, read_only;
 	enum clair_keep keep; /* where kept samples live: the kernel's pages or an arena */
 	char *log;           /* or NULL */
@@ -42,7 +42,7 @@ struct clair_options {
 /* Sets the defaults (ram 10 %, staging 5 % of the smaller of memory and cgroup limit). */
 int clair_options_init(struct clair_options *options);
 void clair_options_finish(struct clair_options *options);
-/* Adds what one -o gave: `word=value,word=value` (a comma in a value is written `\,`).
+/* Files are made absolute by the current folder. Adds what one -o gave: `word=value,word=value` (a comma in a value is written `\,`).
  * 0, -ENOMEM, or -EINVAL with *error: one line that names the word and what is right. */
 int clair_options_add(struct clair_options *options, const char *text, char **error);
 /* Reads the [clairfs] section of an INI file (what -o config=FILE does). */
@@ -51,6 +51,10 @@ int clair_options_read_file(struct clair_options *options, const char *file, cha
 int clair_options_environment(struct clair_options *options);
 /* What can be said only when all is known (epochs < epoch, two caches in one place, …). */
 int clair_options_check(const struct clair_options *options, char **error);
+/* Adds to WORDS what holds for the stream of PATH (as in struct clair_stream_option): the
+ * words for all streams, then its own. 0 or -ENOMEM. */
+int clair_options_stream_words(const struct clair_options *options, const char *path,
+			       struct clair_words *words);
 /* Whether WORD describes an order, so that it may be set at run time. */
 bool clair_options_is_order_word(const char *word);
 /* Checks one order word's value as far as it can be without a sampler. */

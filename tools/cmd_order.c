@@ -122,18 +122,6 @@ static int open_numbers(const struct order *order, const struct clair_words *wor
 	return r < 0 ? cli_error(r, error, "the order") : CLI_OK;
 }
 
-/* The words of the stream: those for all, then those of --stream. */
-static int words_of(const struct order *order, const struct clair_options *options,
-		    struct clair_words *words)
-{
-	int r = clair_words_copy(words, &options->order);
-
-	for (size_t i = 0; r == 0 && order->stream && i < options->stream_count; i++)
-		if (!strcmp(options->streams[i].path, order->stream))
-			r = clair_words_copy(words, &options->streams[i].words);
-	return r;
-}
-
 static void print_order(const struct order *order, const struct ready *ready,
 			const struct clair_indices *list, const struct clair_epoch *ids,
 			uint64_t limit)
@@ -203,7 +191,9 @@ static int order_with(struct order *order, struct cli *cli)
 		return cli_mistake("--paths: needs a SOURCE");
 	if (order->stream && order->n)
 		return cli_mistake("--stream: needs a SOURCE");
-	int status = CLI_OK, r = words_of(order, &cli->options, &words);
+	int status = CLI_OK;
+	int r = clair_options_stream_words(
+		&cli->options, order->stream ? order->stream : "", &words);
 	if (r < 0)
 		status = cli_error(r, NULL, "words");
 	else if (order->n)

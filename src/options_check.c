@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What comes from the environment, and what can be said when all options are known. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cleanup.h"
+#include "options.h"
+
+/* --- environment ------------------------------------------------------------------- */
+
+static const char *first_of(const char *const *names)
+{
+	for (; *names; names++) {
+		const char *value = getenv(*names);
+		char *end;
+		if (!value || !*value)
+			continue;
+		strtoul(value, &end, 10);
+		if (!*end)
+			return value;
+	}
+	return NULL;
+}
+
+int clair_options_environment(struct clair_options *o)
+{
+	static const char *const worlds[] = { "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE",
+					      "PMI_SIZE", "SLURM_NTASKS", NULL };
+	static const char *const ranks[] = { "RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK",
+					     "SLURM_PROCID", NULL };
+	const char *world = first_of(worlds), *rank = first_of(ranks);
+	int r = 0;
+
+	if (clair_words_get(&o->order, "world") || !world || strtoul(world, NULL, 10) < 1)
+		return 0;
+	r = clair_words_set(&o->order, "world", world);
+	if (r == 0 && rank && !clair_words_get(&o->order, "ranks") &&
+	    strtoul(rank, NULL, 10) < strtoul(world, NULL, 10))
+		r = clair_words_set(&o->order, "ranks", rank);
+	return r;
+}
+
+/* --- all together ------------------------------------------------------------------ */
+
+static int check_stream(const struct clair_options *o, const struct clair_words *own,
+			char **error)
+{
+	struct clair_words words = { 0 };
+	autofree uint32_t *ranks = NULL;
+	uint64_t world = 1, epoch = 0, epochs = 0;
+	size_t count;
+
+	int r = clair_words_copy(&words, &o->order);
+	if (r == 0 && own)
+		r = clair_words_copy(&words, own);
+	if (r == 0)
+		r = clair_words_uint(&words, "world", 1, UINT32_MAX, &world, error);
+	const char *text = clair_words_get(&words, "ranks");
+	if (r == 0 && text)
+		r = clair_ranks_parse(text, (uint32_t)world, &ranks, &count, error);
+	if (r == 0)
+		r = clair_words_uint(&words, "epoch", 0, UINT64_MAX, &epoch, error);
+	if (r == 0)
+		r = clair_words_uint(&words, "epochs", 0, UINT64_MAX, &epochs, error);
+	if (r == 0 && clair_words_get(&words, "epochs") && epochs > UINT64_MAX - epoch)
+		r = clair_bad(error, "epochs is too large");
+	clair_words_finish(&words);
+	return r;
+}
+
+int clair_options_check(const struct clair_options *o, char **error)
+{
+	int r = check_stream(o, NULL, error);
+
+	for (size_t i = 0; r == 0 && i < o->stream_count; i++)
+		r = check_stream(o, &o->streams[i].words, error);
+	for (size_t i = 0; r == 0 && i < o->cache_count; i++)
+		for (size_t k = 0; r == 0 && k < i; k++)
+			if (!strcmp(o->caches[i].path, o->caches[k].path))
+				r = clair_bad(error, "cache=%s: given twice",
+					      o->caches[i].path);
+	return r;
+}
+
+int clair_options_stream_words(const struct clair_options *o, const char *path,
+			       struct clair_words *words)
+{
+	int r = clair_words_copy(words, &o->order);
+
+	for (size_t i = 0; r == 0 && i < o->stream_count; i++)
+		if (!strcmp(o->streams[i].path, path))
+			r = clair_words_copy(words, &o->streams[i].words);
+	return r;
+}
