@@ -16,10 +16,14 @@ void clair_catalog_free(struct clair_catalog *c)
 {
 	if (!c)
 		return;
-	free(c->entries);
-	free(c->sorted);
-	free(c->owners);
-	free(c->names);
+	if (c->block) {
+		free(c->block);
+	} else {
+		free(c->entries);
+		free(c->sorted);
+		free(c->owners);
+		free(c->names);
+	}
 	free(c->root_path);
 	free(c);
 }

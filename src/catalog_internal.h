@@ -6,6 +6,7 @@
 
 /* Shared by catalog.c, catalog_walk.c and catalog_save.c only. */
 struct clair_catalog {
+	void *block; /* of a loaded one: all that follows points into it */
 	struct clair_entry *entries;
 	uint32_t count;
 	uint32_t owner_count;

@@ -34,27 +34,62 @@ struct header {
 };
 static_assert(sizeof(struct header) == 48, "goes to disk and the network");
 
+/* Entries follow it in memory as they do in the file. */
+static_assert(sizeof(struct header) % 8 == 0, "alignment of the entries");
+
 #define CHECKED offsetof(struct header, root_ino)
+
+struct part {
+	const void *at;
+	size_t size;
+};
+
+#define PARTS 4
+
+/* What follows the header, in its order. */
+static size_t parts_of(const struct clair_catalog *c, struct part parts[PARTS])
+{
+	parts[0] = (struct part){ c->entries, sizeof *c->entries * c->count };
+	parts[1] = (struct part){ c->sorted, sizeof *c->sorted * c->count };
+	parts[2] = (struct part){ c->owners, sizeof *c->owners * c->owner_count };
+	parts[3] = (struct part){ c->names, c->names_size };
+	return parts[0].size + parts[1].size + parts[2].size + parts[3].size;
+}
+
+static int make_header(const struct clair_catalog *c, const struct part parts[PARTS],
+		       struct header *h)
+{
+	XXH3_state_t *state = XXH3_createState();
+
+	if (!state)
+		return -ENOMEM;
+	*h = (struct header){ MAGIC, VERSION, ORDER, 0, c->root_ino, c->names_size, c->count,
+			      c->owner_count };
+	XXH3_64bits_reset(state);
+	XXH3_64bits_update(state, (const char *)h + CHECKED, sizeof *h - CHECKED);
+	for (int i = 0; i < PARTS; i++)
+		XXH3_64bits_update(state, parts[i].at, parts[i].size);
+	h->checksum = XXH3_64bits_digest(state);
+	XXH3_freeState(state);
+	return 0;
+}
 
 int clair_catalog_pack(const struct clair_catalog *c, void **bytes, size_t *size)
 {
-	size_t entries = sizeof *c->entries * c->count, sorted = sizeof *c->sorted * c->count;
-	size_t owners = sizeof *c->owners * c->owner_count;
-	size_t total = sizeof(struct header) + entries + sorted + owners + c->names_size;
-	char *buffer = malloc(total);
+	struct part parts[PARTS];
+	struct header h;
+	size_t total = sizeof h + parts_of(c, parts);
+	char *buffer = malloc(total), *p = buffer;
 
-	if (!buffer)
-		return -ENOMEM;
-	struct header h = { MAGIC, VERSION, ORDER, 0, c->root_ino, c->names_size, c->count,
-			    c->owner_count };
-	char *p = buffer + sizeof h;
-	memcpy(p, c->entries, entries);
-	memcpy(p + entries, c->sorted, sorted);
-	memcpy(p + entries + sorted, c->owners, owners);
-	memcpy(p + entries + sorted + owners, c->names, c->names_size);
-	memcpy(buffer, &h, sizeof h);
-	h.checksum = XXH3_64bits(buffer + CHECKED, total - CHECKED);
-	memcpy(buffer, &h, sizeof h);
+	int r = buffer ? make_header(c, parts, &h) : -ENOMEM;
+	if (r < 0) {
+		free(buffer);
+		return r;
+	}
+	memcpy(p, &h, sizeof h);
+	p += sizeof h;
+	for (int i = 0; i < PARTS; p += parts[i++].size)
+		memcpy(p, parts[i].at, parts[i].size);
 	*bytes = buffer;
 	*size = total;
 	return 0;
@@ -91,51 +126,56 @@ static bool is_sound(const struct clair_catalog *c)
 	return true;
 }
 
-static void *copy_of(const char **p, size_t size)
-{
-	void *copy = malloc(size ? size : 1);
-
-	if (copy)
-		memcpy(copy, *p, size);
-	*p += size;
-	return copy;
-}
-
-int clair_catalog_unpack(const void *bytes, size_t size, struct clair_catalog **out)
+/* BLOCK (heap) is taken on success. */
+static int adopt(void *block, size_t size, struct clair_catalog **out)
 {
 	struct header h;
 
 	if (size < sizeof h)
 		return -EBADMSG;
-	memcpy(&h, bytes, sizeof h);
+	memcpy(&h, block, sizeof h);
 	uint64_t fixed = sizeof(struct clair_entry) + sizeof(uint32_t);
 	if (h.magic != MAGIC || h.version != VERSION || h.byte_order != ORDER ||
 	    h.owner_count > UINT16_MAX + 1u || h.names_size > UINT32_MAX ||
 	    size != sizeof h + fixed * h.count + sizeof(struct clair_owner) * h.owner_count +
 			    h.names_size ||
-	    h.checksum != XXH3_64bits((const char *)bytes + CHECKED, size - CHECKED))
+	    h.checksum != XXH3_64bits((const char *)block + CHECKED, size - CHECKED))
 		return -EBADMSG;
 	struct clair_catalog *c = calloc(1, sizeof *c);
 	if (!c)
 		return -ENOMEM;
-	const char *p = (const char *)bytes + sizeof h;
+	char *p = (char *)block + sizeof h;
 	c->count = h.count;
 	c->owner_count = h.owner_count;
 	c->names_size = h.names_size;
 	c->root_ino = h.root_ino;
-	c->entries = copy_of(&p, sizeof *c->entries * h.count);
-	c->sorted = copy_of(&p, sizeof *c->sorted * h.count);
-	c->owners = copy_of(&p, sizeof *c->owners * h.owner_count);
-	c->names = copy_of(&p, h.names_size);
-	int r = -ENOMEM;
-	if (c->entries && c->sorted && c->owners && c->names)
-		r = is_sound(c) ? clair_catalog_complete(c, false) : -EBADMSG;
+	c->entries = (struct clair_entry *)(void *)p;
+	p += sizeof *c->entries * h.count;
+	c->sorted = (uint32_t *)(void *)p;
+	p += sizeof *c->sorted * h.count;
+	c->owners = (struct clair_owner *)(void *)p;
+	c->names = p + sizeof *c->owners * h.owner_count;
+	int r = is_sound(c) ? clair_catalog_complete(c, false) : -EBADMSG;
 	if (r < 0) {
-		clair_catalog_free(c);
+		free(c);
 		return r;
 	}
+	c->block = block;
 	*out = c;
 	return 0;
+}
+
+int clair_catalog_unpack(const void *bytes, size_t size, struct clair_catalog **out)
+{
+	void *block = malloc(size ? size : 1);
+
+	if (!block)
+		return -ENOMEM;
+	memcpy(block, bytes, size);
+	int r = adopt(block, size, out);
+	if (r < 0)
+		free(block);
+	return r;
 }
 
 /* --- files ------------------------------------------------------------------------ */
@@ -156,11 +196,12 @@ static int write_all(int fd, const char *p, size_t size)
 
 int clair_catalog_save(const struct clair_catalog *c, const char *file)
 {
-	autofree void *bytes = NULL;
 	autofree char *temporary = NULL;
-	size_t size = 0;
+	struct part parts[PARTS];
+	struct header h;
 
-	int r = clair_catalog_pack(c, &bytes, &size);
+	parts_of(c, parts);
+	int r = make_header(c, parts, &h);
 	if (r < 0)
 		return r;
 	if (asprintf(&temporary, "%s.%d.tmp", file, getpid()) < 0) {
@@ -170,7 +211,9 @@ int clair_catalog_save(const struct clair_catalog *c, const char *file)
 	autoclose int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return -errno;
-	r = write_all(fd, bytes, size);
+	r = write_all(fd, (const char *)&h, sizeof h);
+	for (int i = 0; i < PARTS && r == 0; i++)
+		r = write_all(fd, parts[i].at, parts[i].size);
 	/* On disk before it has its name: a crash leaves the old file or the new one. */
 	if (r == 0 && fdatasync(fd) < 0)
 		r = -errno;
@@ -281,9 +324,10 @@ int clair_catalog_load(const char *file, int root_fd, struct clair_catalog **out
 	if (r == 0 && size && (size < sizeof magic || memcmp(bytes, &magic, sizeof magic)))
 		r = -EILSEQ;
 	if (r == 0)
-		r = clair_catalog_unpack(bytes, size, &c);
+		r = adopt(bytes, size, &c);
 	if (r < 0)
 		return r;
+	bytes = NULL; /* the catalog's now */
 	r = check_source(c, root_fd);
 	if (r < 0) {
 		clair_catalog_free(c);

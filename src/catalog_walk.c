@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* The parallel walk: threads list folders from one queue; then the listings are laid out
- * breadth first, so that ids depend on the source only and not on the threads. */
+/* The parallel walk: threads list folders, and stat what is in them in chunks, so that one
+ * huge folder keeps all of them busy; then the listings are laid out breadth first, so
+ * that ids depend on the source only and not on the threads. */
 #include "catalog_internal.h"
 
 #include <assert.h>
@@ -8,6 +9,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <malloc.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,23 +21,38 @@
 
 #define DEFAULT_THREADS 16 /* a PFS's metadata server answers in parallel */
 #define PROGRESS_EVERY 4096
+#define CHUNK 512 /* entries a thread stats at a time */
 
-struct raw {
-	struct clair_entry entry; /* name and target: offsets into the listing's names */
-	uint32_t uid, gid;
-	struct listing *folder; /* of a folder */
+#define GONE 0xff /* kind of an entry that vanished after it was listed */
+
+struct bytes {
+	char *at;
+	size_t size, room;
 };
 
-/* One folder's contents, filled by one thread. */
+/* One folder's contents. Filled by the thread that lists it, then by those that stat. */
 struct listing {
-	struct listing *next; /* in the queue */
 	struct listing *parent;
-	uint32_t at; /* its place in the parent's entries */
-	struct raw *entries;
+	struct listing *sibling; /* the next folder of the parent, in order */
+	struct listing *subs;    /* its own folders, in order */
+	struct listing *next;    /* while it is laid out */
+	uint32_t at;             /* its place in the parent's entries */
+	uint32_t id;             /* while it is laid out */
+	DIR *dir;                /* until all is stat'ed */
+	struct clair_entry *entries; /* name: offset into names; a link's first: into targets */
 	uint32_t count, room;
-	char *names;
-	size_t names_size, names_room;
+	struct bytes names;
+	/* Under the walk's lock. */
+	struct bytes targets;
+	uint32_t chunks; /* still to be stat'ed */
 	bool unreadable;
+};
+
+/* Lists a folder (BEGIN = END = 0), or stats entries [BEGIN, END) of it. */
+struct job {
+	struct job *next;
+	struct listing *listing;
+	uint32_t begin, end;
 };
 
 struct walk {
@@ -44,41 +61,71 @@ struct walk {
 	void *arg;
 	pthread_mutex_t lock;
 	pthread_cond_t more;
-	/* Under lock. */
-	struct listing *queue;
-	uint64_t waiting; /* folders in the queue or being listed */
-	uint64_t entries, told;
+	/* Under lock. Chunks go before folders: that bounds the open folders. */
+	struct job *chunks, *folders;
+	uint64_t waiting; /* jobs in the queues or at work */
+	uint64_t entries, names, folders_left, told;
 	bool telling;
 	int error;
+	struct clair_catalog *catalog; /* its owners */
 };
 
-static void listing_free(struct listing *l)
+static void free_tree(struct listing *l)
 {
-	if (!l)
-		return;
-	free(l->entries);
-	free(l->names);
-	free(l);
+	while (l) {
+		struct listing *sibling = l->sibling;
+
+		free_tree(l->subs);
+		if (l->dir)
+			closedir(l->dir);
+		free(l->entries);
+		free(l->names.at);
+		free(l->targets.at);
+		free(l);
+		l = sibling;
+	}
 }
 
-static int add_name(struct listing *l, const char *name, size_t n, uint32_t *offset)
+static int add_text(struct bytes *b, const char *text, size_t n, uint32_t *offset)
 {
-	if (l->names_size + n + 1 > l->names_room) {
-		size_t room = (l->names_size + n + 1) * 2;
-		char *names = realloc(l->names, room);
-		if (!names)
+	if (b->size + n + 1 > b->room) {
+		size_t room = (b->size + n + 1) * 3 / 2 + 64;
+		char *at = realloc(b->at, room);
+		if (!at)
 			return -ENOMEM;
-		l->names = names;
-		l->names_room = room;
+		b->at = at;
+		b->room = room;
 	}
-	if (l->names_size > UINT32_MAX)
+	if (b->size > UINT32_MAX)
 		return -EOVERFLOW;
-	*offset = (uint32_t)l->names_size;
-	memcpy(l->names + l->names_size, name, n);
-	l->names[l->names_size + n] = '\0';
-	l->names_size += n + 1;
+	*offset = (uint32_t)b->size;
+	memcpy(b->at + b->size, text, n);
+	b->at[b->size + n] = '\0';
+	b->size += n + 1;
 	return 0;
 }
+
+static int add_name(struct listing *l, const char *name)
+{
+	if (l->count == l->room) {
+		uint64_t room = l->room ? l->room + l->room / 2ull : 32;
+		if (room >= CLAIR_NO_ID)
+			return -EOVERFLOW;
+		struct clair_entry *entries = realloc(l->entries, room * sizeof *entries);
+		if (!entries)
+			return -ENOMEM;
+		l->entries = entries;
+		l->room = (uint32_t)room;
+	}
+	struct clair_entry *e = &l->entries[l->count];
+	memset(e, 0, sizeof *e);
+	int r = add_text(&l->names, name, strlen(name), &e->name);
+	if (r == 0)
+		l->count++;
+	return r;
+}
+
+/* --- attributes --------------------------------------------------------------------- */
 
 static enum clair_kind kind_of(mode_t mode)
 {
@@ -89,180 +136,19 @@ static enum clair_kind kind_of(mode_t mode)
 	return S_ISLNK(mode) ? CLAIR_LINK : CLAIR_SPECIAL;
 }
 
-static void fill_entry(struct raw *raw, const struct stat *st)
+static void fill_entry(struct clair_entry *e, const struct stat *st)
 {
-	raw->entry.size = S_ISREG(st->st_mode) || S_ISLNK(st->st_mode) ? st->st_size : 0;
-	raw->entry.mtime_ns = st->st_mtim.tv_sec * 1000000000LL + st->st_mtim.tv_nsec;
-	raw->entry.mode = st->st_mode & 07777;
-	raw->entry.kind = kind_of(st->st_mode);
+	e->size = S_ISREG(st->st_mode) || S_ISLNK(st->st_mode) ? (uint64_t)st->st_size : 0;
+	e->mtime_ns = st->st_mtim.tv_sec * 1000000000LL + st->st_mtim.tv_nsec;
+	e->mode = st->st_mode & 07777;
+	e->kind = kind_of(st->st_mode);
 	/* A special file's type is kept where a regular one has its links. */
-	raw->entry.count = S_ISREG(st->st_mode) ? (uint32_t)st->st_nlink :
-			   raw->entry.kind == CLAIR_SPECIAL ? st->st_mode & S_IFMT :
-							      0;
-	raw->uid = st->st_uid;
-	raw->gid = st->st_gid;
+	e->count = S_ISREG(st->st_mode) ? (uint32_t)st->st_nlink :
+		   e->kind == CLAIR_SPECIAL ? st->st_mode & S_IFMT :
+					      0;
 }
 
-static int add_entry(struct listing *l, int dir, const char *name)
-{
-	struct stat st;
-	char target[PATH_MAX];
-
-	if (fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-		return errno == ENOENT ? 0 : -errno; /* gone since it was listed */
-	if (l->count == l->room) {
-		uint32_t room = l->room ? l->room * 2 : 32;
-		struct raw *entries = realloc(l->entries, room * sizeof *entries);
-		if (!entries)
-			return -ENOMEM;
-		l->entries = entries;
-		l->room = room;
-	}
-	struct raw *raw = &l->entries[l->count];
-	memset(raw, 0, sizeof *raw);
-	fill_entry(raw, &st);
-	int r = add_name(l, name, strlen(name), &raw->entry.name);
-	if (r == 0 && S_ISLNK(st.st_mode)) {
-		ssize_t n = readlinkat(dir, name, target, sizeof target);
-		if (n < 0)
-			return -errno;
-		raw->entry.size = n;
-		r = add_name(l, target, n, &raw->entry.first);
-	}
-	if (r == 0)
-		l->count++;
-	return r;
-}
-
-/* The folder's descriptor; its path is put together from its parents' listings. */
-static int open_listing(struct walk *w, const struct listing *l)
-{
-	char path[PATH_MAX];
-	size_t end = sizeof path - 1;
-
-	path[end] = '\0';
-	for (; l->parent; l = l->parent) {
-		const char *name =
-			l->parent->names + l->parent->entries[l->at].entry.name;
-		size_t n = strlen(name);
-		if (n + 1 > end)
-			return -ENAMETOOLONG;
-		end -= n;
-		memcpy(path + end, name, n);
-		path[--end] = '/';
-	}
-	const char *relative = path[end] ? path + end + 1 : ".";
-	int fd = openat(w->root_fd, relative,
-			O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-	return fd < 0 ? -errno : fd;
-}
-
-static int list_folder(struct walk *w, struct listing *l)
-{
-	int fd = open_listing(w, l);
-
-	if (fd < 0) {
-		l->unreadable = true;
-		/* Shown, but empty to us; the root must be readable. */
-		return l->parent ? 0 : fd;
-	}
-	autoclosedir DIR *dir = fdopendir(fd);
-	if (!dir) {
-		close(fd);
-		return -ENOMEM;
-	}
-	for (;;) {
-		errno = 0;
-		const struct dirent *d = readdir(dir);
-		if (!d && errno) {
-			l->unreadable = true;
-			return l->parent ? 0 : -errno;
-		}
-		if (!d)
-			return 0;
-		if (!strcmp(d->d_name, ".") || !strcmp(d->d_name, ".."))
-			continue;
-		int r = add_entry(l, dirfd(dir), d->d_name);
-		if (r == -EACCES) { /* r-- but not x: names without attributes */
-			l->unreadable = true;
-			return 0;
-		}
-		if (r < 0)
-			return r;
-	}
-}
-
-static int make_subfolders(struct listing *l, struct listing **out, uint64_t *count)
-{
-	for (uint32_t i = 0; i < l->count; i++) {
-		if (l->entries[i].entry.kind != CLAIR_FOLDER)
-			continue;
-		struct listing *sub = calloc(1, sizeof *sub);
-		if (!sub)
-			return -ENOMEM;
-		sub->parent = l;
-		sub->at = i;
-		l->entries[i].folder = sub;
-		sub->next = *out;
-		*out = sub;
-		++*count;
-	}
-	return 0;
-}
-
-static void tell(struct walk *w)
-{
-	if (!w->progress || w->telling || w->entries - w->told < PROGRESS_EVERY)
-		return;
-	uint64_t entries = w->entries, folders = w->waiting;
-	w->told = entries;
-	w->telling = true;
-	pthread_mutex_unlock(&w->lock);
-	w->progress(w->arg, entries, folders);
-	pthread_mutex_lock(&w->lock);
-	w->telling = false;
-}
-
-static void *walk_thread(void *p)
-{
-	struct walk *w = p;
-
-	pthread_mutex_lock(&w->lock);
-	for (;;) {
-		while (!w->queue && w->waiting && !w->error)
-			pthread_cond_wait(&w->more, &w->lock);
-		if (!w->queue || w->error)
-			break;
-		struct listing *l = w->queue, *subs = NULL;
-		uint64_t count = 0;
-		w->queue = l->next;
-		pthread_mutex_unlock(&w->lock);
-		int r = list_folder(w, l);
-		if (r == 0)
-			r = make_subfolders(l, &subs, &count);
-		pthread_mutex_lock(&w->lock);
-		if (r < 0 && !w->error)
-			w->error = r;
-		while (subs) {
-			struct listing *next = subs->next;
-			subs->next = w->queue;
-			w->queue = subs;
-			subs = next;
-		}
-		w->waiting += count;
-		w->waiting--;
-		w->entries += l->count;
-		if (count || !w->waiting || w->error)
-			pthread_cond_broadcast(&w->more);
-		tell(w);
-	}
-	pthread_cond_broadcast(&w->more);
-	pthread_mutex_unlock(&w->lock);
-	return NULL;
-}
-
-/* --- laying out ------------------------------------------------------------------- */
-
+/* Under the walk's lock while threads run. */
 static int owner_index(struct clair_catalog *c, uint32_t uid, uint32_t gid, uint16_t *out)
 {
 	for (uint32_t i = c->owner_count; i-- > 0;) {
@@ -283,92 +169,255 @@ static int owner_index(struct clair_catalog *c, uint32_t uid, uint32_t gid, uint
 	return 0;
 }
 
-static int lay_out_children(struct clair_catalog *c, uint32_t id, struct listing *l,
-			    struct listing **folders)
+static int read_target(struct walk *w, struct listing *l, struct clair_entry *e)
 {
-	struct clair_entry *e = &c->entries[id];
+	char target[PATH_MAX];
+	ssize_t n = readlinkat(dirfd(l->dir), l->names.at + e->name, target, sizeof target);
 
-	e->first = c->count;
-	e->count = l->count;
-	if (l->unreadable)
-		e->flags |= CLAIR_UNREADABLE;
-	if (c->names_size + l->names_size > UINT32_MAX)
-		return -EOVERFLOW;
-	memcpy(c->names + c->names_size, l->names, l->names_size);
-	for (uint32_t i = 0; i < l->count; i++) {
-		struct raw *raw = &l->entries[i];
-		struct clair_entry *child = &c->entries[c->count];
+	if (n < 0)
+		return -errno;
+	e->size = (uint64_t)n;
+	autolock(&w->lock);
+	return add_text(&l->targets, target, (size_t)n, &e->first);
+}
 
-		*child = raw->entry;
-		child->parent = id;
-		child->name += (uint32_t)c->names_size;
-		if (child->kind == CLAIR_LINK)
-			child->first += (uint32_t)c->names_size;
-		int r = owner_index(c, raw->uid, raw->gid, &child->owner);
+/* The owner that this thread met last: few folders have more than one. */
+struct last_owner {
+	uint32_t uid, gid;
+	uint16_t index;
+	bool known;
+};
+
+static int stat_entry(struct walk *w, struct listing *l, struct clair_entry *e,
+		      struct last_owner *last)
+{
+	struct stat st;
+
+	if (fstatat(dirfd(l->dir), l->names.at + e->name, &st, AT_SYMLINK_NOFOLLOW) < 0)
+		return -errno;
+	fill_entry(e, &st);
+	if (!last->known || last->uid != st.st_uid || last->gid != st.st_gid) {
+		autolock(&w->lock);
+		int r = owner_index(w->catalog, st.st_uid, st.st_gid, &last->index);
 		if (r < 0)
 			return r;
-		folders[c->count++] = raw->folder;
-		raw->folder = NULL;
+		last->uid = st.st_uid;
+		last->gid = st.st_gid;
+		last->known = true;
 	}
-	c->names_size += l->names_size;
+	e->owner = last->index;
+	return e->kind == CLAIR_LINK ? read_target(w, l, e) : 0;
+}
+
+static int stat_entries(struct walk *w, struct listing *l, uint32_t begin, uint32_t end)
+{
+	struct last_owner last = { 0 };
+
+	for (uint32_t i = begin; i < end; i++) {
+		int r = stat_entry(w, l, &l->entries[i], &last);
+
+		if (r == -ENOENT || r == -EACCES)
+			l->entries[i].kind = GONE;
+		else if (r < 0)
+			return r;
+		if (r == -EACCES) { /* r-- but not x: names without attributes */
+			autolock(&w->lock);
+			l->unreadable = true;
+		}
+	}
 	return 0;
 }
 
-static void free_tree(struct listing *l)
+/* --- folders ------------------------------------------------------------------------ */
+
+/* The folder's descriptor; its path is put together from its parents' listings. */
+static int open_listing(const struct walk *w, const struct listing *l)
 {
-	if (!l)
-		return;
-	for (uint32_t i = 0; i < l->count; i++)
-		free_tree(l->entries[i].folder);
-	listing_free(l);
+	char path[PATH_MAX];
+	size_t end = sizeof path - 1;
+
+	path[end] = '\0';
+	for (; l->parent; l = l->parent) {
+		const char *name = l->parent->names.at + l->parent->entries[l->at].name;
+		size_t n = strlen(name);
+		if (n + 1 > end)
+			return -ENAMETOOLONG;
+		end -= n;
+		memcpy(path + end, name, n);
+		path[--end] = '/';
+	}
+	const char *relative = path[end] ? path + end + 1 : ".";
+	int fd = openat(w->root_fd, relative,
+			O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+	return fd < 0 ? -errno : fd;
 }
 
-static void sum_names(const struct listing *l, size_t *size)
+static int read_names(struct listing *l)
 {
-	*size += l->names_size;
-	for (uint32_t i = 0; i < l->count; i++)
-		if (l->entries[i].folder)
-			sum_names(l->entries[i].folder, size);
+	for (;;) {
+		errno = 0;
+		const struct dirent *d = readdir(l->dir);
+
+		if (!d)
+			return -errno;
+		if (!strcmp(d->d_name, ".") || !strcmp(d->d_name, ".."))
+			continue;
+		int r = add_name(l, d->d_name);
+		if (r < 0)
+			return r;
+	}
 }
 
-/* Frees the listings as it goes. */
-static int lay_out(struct walk *w, struct listing *root, const struct stat *st,
-		   struct clair_catalog *c)
+/* Names only. A folder that cannot be read is shown, but empty to us or cut; the root must
+ * be readable. */
+static int list_folder(const struct walk *w, struct listing *l)
 {
-	size_t names = 1;
-	uint64_t count = w->entries + 1;
-	int r = 0;
+	int fd = open_listing(w, l);
 
-	if (count >= CLAIR_NO_ID)
-		return -EOVERFLOW;
-	sum_names(root, &names);
-	struct listing **folders = calloc(count, sizeof(struct listing *));
-	c->entries = calloc(count, sizeof *c->entries);
-	c->names = malloc(names);
-	if (!folders || !c->entries || !c->names) {
-		free(folders);
+	if (fd >= 0 && !(l->dir = fdopendir(fd))) {
+		close(fd);
 		return -ENOMEM;
 	}
-	struct raw top = { 0 };
-	fill_entry(&top, st);
-	c->names[0] = '\0'; /* the root's name */
-	c->names_size = 1;
-	c->entries[0] = top.entry;
-	r = owner_index(c, top.uid, top.gid, &c->entries[0].owner);
-	folders[0] = root;
-	c->count = 1;
-	for (uint32_t id = 0; id < c->count && r == 0; id++) {
-		if (!folders[id])
-			continue;
-		r = lay_out_children(c, id, folders[id], folders);
-		if (id) /* the root is the caller's */
-			listing_free(folders[id]);
-		folders[id] = NULL;
+	int r = fd < 0 ? fd : read_names(l);
+	if (r == -ENOMEM || r == -EOVERFLOW || !l->parent)
+		return r;
+	l->unreadable = r < 0;
+	return 0;
+}
+
+/* All is known of L: what vanished is left out, its folders become listings. */
+static int finish_listing(struct listing *l)
+{
+	uint32_t kept = 0;
+
+	if (l->dir)
+		closedir(l->dir);
+	l->dir = NULL;
+	for (uint32_t i = 0; i < l->count; i++)
+		if (l->entries[i].kind != GONE)
+			l->entries[kept++] = l->entries[i];
+	l->count = kept;
+	if (kept < l->room) {
+		struct clair_entry *entries =
+			realloc(l->entries, (kept ? kept : 1) * sizeof *entries);
+		l->entries = entries ? entries : l->entries;
 	}
-	for (uint32_t id = 1; r < 0 && id < c->count; id++)
-		free_tree(folders[id]);
-	free(folders);
+	for (uint32_t i = kept; i-- > 0;) {
+		if (l->entries[i].kind != CLAIR_FOLDER)
+			continue;
+		struct listing *sub = calloc(1, sizeof *sub);
+		if (!sub)
+			return -ENOMEM;
+		sub->parent = l;
+		sub->at = i;
+		sub->sibling = l->subs;
+		l->subs = sub;
+	}
+	return 0;
+}
+
+/* --- threads ------------------------------------------------------------------------ */
+
+static int push_job(struct walk *w, struct listing *l, uint32_t begin, uint32_t end)
+{
+	struct job *job = malloc(sizeof *job);
+
+	if (!job)
+		return -ENOMEM;
+	struct job **queue = end ? &w->chunks : &w->folders;
+	*job = (struct job){ *queue, l, begin, end };
+	*queue = job;
+	w->waiting++;
+	w->folders_left += !end;
+	return 0;
+}
+
+static struct job *pop_job(struct walk *w)
+{
+	struct job **queue = w->chunks ? &w->chunks : &w->folders;
+	struct job *job = *queue;
+
+	if (job)
+		*queue = job->next;
+	return job;
+}
+
+static void tell(struct walk *w)
+{
+	if (!w->progress || w->telling || w->entries - w->told < PROGRESS_EVERY)
+		return;
+	uint64_t entries = w->entries, folders = w->folders_left;
+	w->told = entries;
+	w->telling = true;
+	pthread_mutex_unlock(&w->lock);
+	w->progress(w->arg, entries, folders);
+	pthread_mutex_lock(&w->lock);
+	w->telling = false;
+}
+
+/* Under the lock, when the last chunk of L is done. */
+static int end_listing(struct walk *w, struct listing *l)
+{
+	pthread_mutex_unlock(&w->lock);
+	int r = finish_listing(l);
+	pthread_mutex_lock(&w->lock);
+	w->entries += l->count;
+	w->names += l->names.size + l->targets.size;
+	w->folders_left--;
+	for (struct listing *sub = l->subs; sub && r == 0; sub = sub->sibling)
+		r = push_job(w, sub, 0, 0);
+	tell(w);
 	return r;
+}
+
+/* Under the lock, which is released meanwhile. */
+static int do_job(struct walk *w, const struct job *job)
+{
+	struct listing *l = job->listing;
+	int r;
+
+	pthread_mutex_unlock(&w->lock);
+	r = job->end ? stat_entries(w, l, job->begin, job->end) : list_folder(w, l);
+	if (r == 0 && !job->end && l->count <= CHUNK)
+		r = stat_entries(w, l, 0, l->count);
+	pthread_mutex_lock(&w->lock);
+	if (r < 0)
+		return r;
+	if (!job->end && l->count > CHUNK) {
+		l->chunks = (l->count + CHUNK - 1) / CHUNK;
+		for (uint32_t i = 0; i < l->count && r == 0; i += CHUNK)
+			r = push_job(w, l, i, l->count - i > CHUNK ? i + CHUNK : l->count);
+		return r;
+	}
+	if (job->end && --l->chunks)
+		return 0;
+	return end_listing(w, l);
+}
+
+static void *walk_thread(void *p)
+{
+	struct walk *w = p;
+
+	pthread_mutex_lock(&w->lock);
+	for (;;) {
+		while (!w->chunks && !w->folders && w->waiting && !w->error)
+			pthread_cond_wait(&w->more, &w->lock);
+		struct job *job = w->error ? NULL : pop_job(w);
+		if (!job)
+			break;
+		uint64_t before = w->waiting;
+		int r = do_job(w, job);
+		free(job);
+		if (r < 0 && !w->error)
+			w->error = r;
+		w->waiting--;
+		if (w->waiting >= before || !w->waiting || w->error || w->folders ||
+		    w->chunks)
+			pthread_cond_broadcast(&w->more);
+	}
+	pthread_cond_broadcast(&w->more);
+	pthread_mutex_unlock(&w->lock);
+	return NULL;
 }
 
 static void run_threads(struct walk *w, unsigned threads)
@@ -386,28 +435,89 @@ static void run_threads(struct walk *w, unsigned threads)
 	walk_thread(w);
 	while (started)
 		pthread_join(ids[--started], NULL);
+	for (struct job *job; (job = pop_job(w));)
+		free(job);
+}
+
+/* --- laying out --------------------------------------------------------------------- */
+
+static void lay_out_children(struct clair_catalog *c, struct listing *l)
+{
+	struct clair_entry *e = &c->entries[l->id];
+	size_t base = c->names_size;
+
+	e->first = c->count;
+	e->count = l->count;
+	if (l->unreadable)
+		e->flags |= CLAIR_UNREADABLE;
+	if (l->names.size)
+		memcpy(c->names + base, l->names.at, l->names.size);
+	if (l->targets.size)
+		memcpy(c->names + base + l->names.size, l->targets.at, l->targets.size);
+	c->names_size += l->names.size + l->targets.size;
+	for (uint32_t i = 0; i < l->count; i++) {
+		struct clair_entry *child = &c->entries[c->count++];
+
+		*child = l->entries[i];
+		child->parent = l->id;
+		child->name += (uint32_t)base;
+		if (child->kind == CLAIR_LINK)
+			child->first += (uint32_t)(base + l->names.size);
+	}
+}
+
+/* Gives back what the listings hold as it goes. */
+static int lay_out(const struct walk *w, struct listing *root, const struct stat *st,
+		   struct clair_catalog *c)
+{
+	struct listing *last = root;
+
+	if (w->entries + 1 >= CLAIR_NO_ID || w->names + 1 > UINT32_MAX)
+		return -EOVERFLOW;
+	c->entries = calloc(w->entries + 1, sizeof *c->entries);
+	c->names = malloc(w->names + 1);
+	if (!c->entries || !c->names)
+		return -ENOMEM;
+	fill_entry(&c->entries[0], st);
+	int r = owner_index(c, st->st_uid, st->st_gid, &c->entries[0].owner);
+	if (r < 0)
+		return r;
+	c->names[0] = '\0'; /* the root's name */
+	c->names_size = 1;
+	c->count = 1;
+	for (struct listing *l = root; l; l = l->next) {
+		uint32_t first = c->count;
+
+		lay_out_children(c, l);
+		for (struct listing *sub = l->subs; sub; sub = sub->sibling) {
+			sub->id = first + sub->at;
+			last = last->next = sub;
+		}
+		free(take_ptr(l->entries));
+		free(take_ptr(l->names.at));
+		free(take_ptr(l->targets.at));
+	}
+	assert(c->count == w->entries + 1);
+	return 0;
 }
 
 int clair_catalog_walk(int root_fd, unsigned threads, clair_walk_progress *progress,
 		       void *arg, struct clair_catalog **out)
 {
 	struct stat st;
-	struct walk w = { .root_fd = root_fd, .progress = progress, .arg = arg,
-			  .lock = PTHREAD_MUTEX_INITIALIZER,
-			  .more = PTHREAD_COND_INITIALIZER };
 	struct listing *root = calloc(1, sizeof *root);
 	struct clair_catalog *c = calloc(1, sizeof *c);
+	struct walk w = { .root_fd = root_fd, .progress = progress, .arg = arg,
+			  .lock = PTHREAD_MUTEX_INITIALIZER,
+			  .more = PTHREAD_COND_INITIALIZER, .catalog = c };
 	int r = -ENOMEM;
 
 	if (!root || !c)
 		goto end;
-	if (fstat(root_fd, &st) < 0) {
-		r = -errno;
+	r = fstat(root_fd, &st) < 0 ? -errno : push_job(&w, root, 0, 0);
+	if (r < 0)
 		goto end;
-	}
 	c->root_ino = st.st_ino;
-	w.queue = root;
-	w.waiting = 1;
 	run_threads(&w, threads);
 	r = w.error;
 	if (r == 0)
@@ -419,5 +529,6 @@ int clair_catalog_walk(int root_fd, unsigned threads, clair_walk_progress *progr
 end:
 	free_tree(root);
 	clair_catalog_free(c);
+	malloc_trim(0); /* the threads' arenas */
 	return r;
 }

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "catalog.h"
+#include "catalog_open.h"
 
 static char top[64];
 static int top_fd;
@@ -169,4 +170,106 @@ Test(catalog, unreadable_root)
 	cr_assert_eq(clair_catalog_walk(fd, 1, NULL, NULL, &c), -ENOTDIR);
 	cr_assert_null(c);
 	close(fd);
+}
+
+/* More than a thread stats at a time, with links among them, in every number of threads. */
+Test(catalog, large_folder)
+{
+	struct clair_catalog *a = NULL, *b = NULL;
+	char name[32], path[64];
+
+	cr_assert_eq(mkdirat(top_fd, "large", 0755), 0);
+	for (int i = 0; i < 3000; i++) {
+		snprintf(name, sizeof name, "large/%d", i);
+		if (i % 3)
+			put(name, "x");
+		else
+			cr_assert_eq(symlinkat(name + 5, top_fd, name), 0);
+	}
+	cr_assert_eq(clair_catalog_walk(top_fd, 1, NULL, NULL, &a), 0);
+	cr_assert_eq(clair_catalog_walk(top_fd, 7, NULL, NULL, &b), 0);
+	cr_assert_eq(clair_catalog_bytes(a), 2010);
+	cr_assert_eq(clair_catalog_count(a), 3016, "%u", clair_catalog_count(a));
+	cr_assert_eq(clair_catalog_count(b), 3016, "%u", clair_catalog_count(b));
+	for (int i = 0; i < 3000; i++) {
+		snprintf(name, sizeof name, "large/%d", i);
+		uint32_t id = clair_catalog_find(b, name);
+		cr_assert_neq(id, CLAIR_NO_ID);
+		clair_catalog_path(b, id, path, sizeof path);
+		cr_assert_str_eq(path, name);
+		cr_assert_eq(clair_catalog_find(a, name), id);
+		if (i % 3 == 0)
+			cr_assert_str_eq(clair_catalog_target(b, id), name + 5);
+	}
+	clair_catalog_free(a);
+	clair_catalog_free(b);
+}
+
+Test(catalog, unreadable_folder_is_shown)
+{
+	struct clair_catalog *c = NULL;
+
+	cr_assert_eq(mkdirat(top_fd, "secret", 0755), 0);
+	put("secret/file", "x");
+	cr_assert_eq(fchmodat(top_fd, "secret", 0, 0), 0);
+	cr_assert_eq(fchmod(top_fd, 0755), 0);
+	bool root = geteuid() == 0;
+	if (root)
+		cr_assert_eq(seteuid(65534), 0);
+	int r = clair_catalog_walk(top_fd, 2, NULL, NULL, &c);
+	if (root)
+		cr_assert_eq(seteuid(0), 0);
+	cr_assert_eq(r, 0);
+	uint32_t id = clair_catalog_find(c, "secret");
+	cr_assert_neq(id, CLAIR_NO_ID);
+	cr_assert(clair_catalog_entry(c, id)->flags & CLAIR_UNREADABLE);
+	cr_assert_eq(clair_catalog_entry(c, id)->count, 0);
+	cr_assert_neq(clair_catalog_find(c, "a/1.png"), CLAIR_NO_ID);
+	fchmodat(top_fd, "secret", 0700, 0);
+	clair_catalog_free(c);
+}
+
+static void open_with(const char *file, bool walked)
+{
+	struct clair_options options;
+	struct clair_catalog *c = NULL;
+	bool really = !walked;
+
+	cr_assert_eq(clair_options_init(&options), 0);
+	options.catalog = strdup(file);
+	cr_assert_eq(clair_catalog_open(&options, top_fd, top, NULL, NULL, &c, &really), 0);
+	cr_assert_eq(really, walked);
+	check_tree(c);
+	clair_catalog_free(c);
+	clair_options_finish(&options);
+}
+
+static void write_file(const char *file, const char *text, int flags)
+{
+	int fd = open(file, O_WRONLY | flags, 0644);
+
+	cr_assert(fd >= 0);
+	cr_assert_eq(write(fd, text, strlen(text)), (ssize_t)strlen(text));
+	close(fd);
+}
+
+/* Kept in a file: read when it is right, made again when it is damaged, and somebody's
+ * other file is left alone. */
+Test(catalog, opened_from_a_file)
+{
+	char file[96], text[64] = "";
+
+	snprintf(file, sizeof file, "%s.catalog", top);
+	open_with(file, true);
+	open_with(file, false);
+	write_file(file, "more", O_APPEND);
+	open_with(file, true);
+	open_with(file, false);
+	write_file(file, "my own list of things\n", O_TRUNC);
+	open_with(file, true);
+	int fd = open(file, O_RDONLY);
+	cr_assert_eq(read(fd, text, sizeof text - 1), 22);
+	close(fd);
+	cr_assert_str_eq(text, "my own list of things\n");
+	unlink(file);
 }
