@@ -2,6 +2,7 @@
 #ifndef CLAIR_KERNEL_H
 #define CLAIR_KERNEL_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -13,11 +14,11 @@
  * from several threads. */
 struct clair_kernel {
 	void *self;
-	/* Looks ID up on its real path, so that the kernel knows inode and name, and opens
-	 * the mount's own file without raising an inotify event for the reader's folder.
-	 * Returns a descriptor (O_RDONLY) that the caller closes. -ENOTCONN when the mount
-	 * is gone. */
-	int (*open)(void *self, uint32_t id);
+	/* Opens the mount's own file without raising an inotify event for the reader's
+	 * folder; FRESH: looks ID up on its real path first, so that the kernel knows inode
+	 * and name and the reader's lookup is no request. Returns a descriptor (O_RDONLY)
+	 * that the caller closes. -ENOTCONN when the mount is gone. */
+	int (*open)(void *self, uint32_t id, bool fresh);
 	/* Writes SIZE bytes into the page cache at OFFSET (NOTIFY_STORE). -ENOENT: the
 	 * kernel does not know the inode (any more): open again. Must not be called from
 	 * the handler of a request on the same inode. */
@@ -33,6 +34,9 @@ struct clair_kernel {
 	/* Bytes of the file that are in the page cache, or -errno when that cannot be known
 	 * (EPERM, ENOSYS). */
 	int64_t (*resident)(void *self, int fd, uint64_t size);
+	/* The source's file is another one now: the kernel asks for attributes and pages
+	 * again. Not from the handler of a request on the same inode. */
+	void (*invalidate)(void *self, uint32_t id);
 };
 
 #endif

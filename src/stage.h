@@ -56,16 +56,16 @@ int clair_stage_read(struct clair_stage *stage, uint32_t id, uint64_t offset, si
 		     struct clair_bytes *out);
 void clair_stage_release(struct clair_stage *stage, struct clair_bytes *bytes);
 
-/* What the watch saw: a reader opened / closed ID at NOW (monotonic ns). Cheap, no I/O;
- * one thread calls both. */
+/* What the watch saw: a reader opened ID at NOW (monotonic ns). Cheap, no I/O. */
 void clair_stage_opened(struct clair_stage *stage, uint32_t id, int64_t now);
-void clair_stage_closed(struct clair_stage *stage, uint32_t id, int64_t now);
 /* Events were lost: positions are found again from those that follow. */
 void clair_stage_overflow(struct clair_stage *stage);
 /* The kernel forgot the inode (FORGET to zero): its pages are gone. */
 void clair_stage_forgot(struct clair_stage *stage, uint32_t id);
-/* The daemon saw by a stat that the source's file differs from the catalog. */
+/* The daemon saw by a stat that the source's file differs from the catalog: it is passed
+ * through from now on. */
 void clair_stage_changed(struct clair_stage *stage, uint32_t id);
+bool clair_stage_is_changed(struct clair_stage *stage, uint32_t id);
 /* xattr epoch: positions of the stream of FOLDER move there. -ENOENT: no such stream. */
 int clair_stage_set_epoch(struct clair_stage *stage, uint32_t folder, uint64_t epoch);
 

@@ -283,7 +283,8 @@ static bool predicted(struct clair_tracker *t, struct view *v, uint32_t e,
 		enter_next(t, l);
 	advance(t, l, e - v->base[l]);
 	*result = (struct clair_open_result){ .use = CLAIR_USE_PREDICTED, .lane = l,
-					      .epoch = v->epoch };
+					      .epoch = v->epoch,
+					      .index = e - v->base[l] };
 	if (v == t->next)
 		retire_view(t);
 	return true;
@@ -542,6 +543,7 @@ void clair_tracker_open(struct clair_tracker *t, uint32_t id, int64_t now,
 		result->moved = true;
 		uint32_t e = t->current->where[id];
 		result->lane = e == NONE ? 0 : lane_of(t, t->current, e);
+		result->index = e == NONE ? 0 : e - t->current->base[result->lane];
 		t->predicted++;
 	}
 }

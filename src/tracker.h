@@ -25,6 +25,7 @@ struct clair_open_result {
 	enum clair_use use;
 	uint32_t lane;     /* index of the local rank (not its number), when predicted */
 	uint64_t epoch;    /* in which it was predicted */
+	uint32_t index;    /* of the lane's entry in that epoch */
 	bool moved;        /* the tracker jumped: positions changed otherwise than by one */
 };
 
