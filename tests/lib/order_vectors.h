@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef CLAIR_TEST_ORDER_VECTORS_H
+#define CLAIR_TEST_ORDER_VECTORS_H
+
+#include <jansson.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "sampler.h"
+
+/* Recorded orders (tests/vectors/NAME.json) for Criterion tests; everything fails the test
+ * by itself when something is missing. */
+
+/* The caller's to json_decref. */
+json_t *vectors_load(const char *name);
+uint64_t vectors_u64(const json_t *object, const char *key);
+uint64_t vectors_u64_or(const json_t *object, const char *key, uint64_t fallback);
+/* A number or a text, as text; the result is good until the next but seven calls. */
+const char *vectors_text(const json_t *object, const char *key);
+/* WANT is a JSON array of indices; it may be shorter than COUNT when PREFIX. */
+void vectors_same(const json_t *want, const uint32_t *got, size_t count, bool prefix,
+		  const char *what);
+/* ITEM has n (or len), head/tail/first and xxh3_64 over little-endian u32. */
+void vectors_hashed(const json_t *item, const uint32_t *got, size_t count, const char *what);
+
+/* A sampler by name with the words "a=1 b=2"; SIZES may be NULL. */
+struct clair_sampler *vectors_sampler(const char *name, uint32_t n, uint32_t world,
+				      const uint64_t *sizes, const char *format, ...)
+	__attribute__((format(printf, 5, 6)));
+/* One epoch of one rank against WANT (an array of indices). */
+void vectors_epoch(struct clair_sampler *sampler, uint64_t epoch, uint32_t rank,
+		   const json_t *want, const char *what);
+
+#endif
