@@ -3,10 +3,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <linux/openat2.h>
 #include <stdatomic.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -16,21 +14,37 @@
 #include "cleanup.h"
 #include "clock.h"
 
-#define ALIGN 4096
-#define TRIES 4 /* of a PFS call that fails in a way that may pass */
+#define ALIGN 4096u
+#define TRIES 4
+#define PATH_ROOM 8192
+
+#ifndef SYS_cachestat
+#define SYS_cachestat 451
+#endif
 
 struct clair_source {
-	int root_fd;
+	int root;
 	const struct clair_catalog *catalog;
 	struct clair_stats *stats;
-	/* Learnt once: what the source's file system cannot do is not asked again. */
-	_Atomic bool no_nowait, no_direct, no_openat2;
+	/* What the source's file system was found not to have. */
+	atomic_bool no_direct, no_cachestat, no_nowait;
 };
 
 struct clair_source_file {
 	struct clair_source *source;
+	uint32_t id;
 	int fd;
-	bool direct; /* O_DIRECT is set on fd */
+	bool direct; /* O_DIRECT is set now */
+	bool behind; /* pages that our reads brought in: dropped at close */
+	uint64_t size; /* when it was opened */
+};
+
+/* Linux 6.5; a layout of the kernel's. */
+struct cachestat_range {
+	uint64_t offset, length;
+};
+struct cachestat_counts {
+	uint64_t cache, dirty, writeback, evicted, recently_evicted;
 };
 
 int clair_source_new(int root_fd, const struct clair_catalog *catalog,
@@ -40,7 +54,7 @@ int clair_source_new(int root_fd, const struct clair_catalog *catalog,
 
 	if (!s)
 		return -ENOMEM;
-	s->root_fd = root_fd;
+	s->root = root_fd;
 	s->catalog = catalog;
 	s->stats = stats;
 	*out = s;
@@ -51,197 +65,241 @@ void clair_source_free(struct clair_source *s)
 {
 	if (!s)
 		return;
-	close(s->root_fd);
+	close(s->root);
 	free(s);
 }
 
 int clair_source_root(const struct clair_source *s)
 {
-	return s->root_fd;
+	return s->root;
 }
 
-/* Errors that a parallel file system gives while a server fails over. */
-static bool may_pass(int error)
+static bool worth_retry(int error)
 {
-	return error == EIO || error == ESTALE || error == ETIMEDOUT || error == EAGAIN ||
-	       error == EINTR || error == EREMOTEIO || error == ENOTCONN;
+	return error == EIO || error == ESTALE || error == ETIMEDOUT || error == EINTR ||
+	       error == EAGAIN;
 }
 
-/* Waits before try number T (from 1); false when there are no more. */
-static bool try_again(int t)
+/* Waits before try number TRY (1, 2, …): 4, 32, 256 ms. */
+static void pause_before(int try)
 {
-	struct timespec pause = { .tv_nsec = 10 * CLAIR_NS_PER_MS << 2 * (t - 1) };
+	int64_t ns = (CLAIR_NS_PER_MS / 2) << (3 * try);
+	struct timespec t = { .tv_sec = ns / CLAIR_NS_PER_S, .tv_nsec = ns % CLAIR_NS_PER_S };
 
-	if (t >= TRIES)
-		return false;
-	nanosleep(&pause, NULL);
-	return true;
+	nanosleep(&t, NULL);
 }
 
-static int open_beneath(struct clair_source *s, const char *path)
+static int open_beneath(struct clair_source *s, uint32_t id, uint64_t flags)
 {
-	struct open_how how = { .flags = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK,
+	char path[PATH_ROOM];
+	struct open_how how = { .flags = flags | O_CLOEXEC,
 				.resolve = RESOLVE_NO_SYMLINKS | RESOLVE_BENEATH };
 
-	if (!atomic_load_explicit(&s->no_openat2, memory_order_relaxed)) {
-		int fd = (int)syscall(SYS_openat2, s->root_fd, path, &how, sizeof how);
-		if (fd >= 0 || (errno != ENOSYS && errno != EPERM))
-			return fd;
-		if (errno == ENOSYS)
-			atomic_store(&s->no_openat2, true);
+	size_t n = clair_catalog_path(s->catalog, id, path, sizeof path);
+	if (n >= sizeof path)
+		return -ENAMETOOLONG;
+	long fd = syscall(SYS_openat2, s->root, n ? path : ".", &how, sizeof how);
+	return fd < 0 ? -errno : (int)fd;
+}
+
+static int open_retried(struct clair_source *s, uint32_t id, uint64_t flags, bool count)
+{
+	int fd = -EIO;
+
+	for (int try = 0; try < TRIES; try++) {
+		if (try)
+			pause_before(try);
+		if (count)
+			clair_count(&s->stats->pfs_opens, 1);
+		fd = open_beneath(s, id, flags);
+		if (fd >= 0 || !worth_retry(-fd))
+			break;
+		clair_count(&s->stats->pfs_errors, 1);
 	}
-	return openat(s->root_fd, path, how.flags);
+	/* -ESTALE means "changed" to our callers. */
+	return fd == -ESTALE ? -EIO : fd;
+}
+
+static bool same(const struct clair_entry *e, const struct stat *st)
+{
+	return S_ISREG(st->st_mode) && (uint64_t)st->st_size == e->size &&
+	       st->st_mtim.tv_sec * CLAIR_NS_PER_S + st->st_mtim.tv_nsec == e->mtime_ns;
 }
 
 static int open_file(struct clair_source *s, uint32_t id, bool check,
 		     struct clair_source_file **out)
 {
-	const struct clair_entry *e = clair_catalog_entry(s->catalog, id);
-	char path[PATH_MAX];
 	struct stat st;
-	int t = 0;
+	autoclose int fd = open_retried(s, id, O_RDONLY | O_NONBLOCK, true);
 
-	if (clair_catalog_path(s->catalog, id, path, sizeof path) >= sizeof path)
-		return -ENAMETOOLONG;
-	clair_count(&s->stats->pfs_opens, 1);
-	autoclose int fd = open_beneath(s, path);
-	while (fd < 0 && may_pass(errno)) {
-		clair_count(&s->stats->pfs_errors, 1);
-		if (!try_again(++t))
-			break;
-		fd = open_beneath(s, path);
-	}
 	if (fd < 0)
-		return -errno;
+		return fd;
 	if (fstat(fd, &st) < 0)
-		return -errno;
-	if (!S_ISREG(st.st_mode))
+		return -EIO;
+	if (!S_ISREG(st.st_mode) || (check && !same(clair_catalog_entry(s->catalog, id), &st)))
 		return -ESTALE;
-	if (check && ((uint64_t)st.st_size != e->size ||
-		      st.st_mtim.tv_sec * CLAIR_NS_PER_S + st.st_mtim.tv_nsec != e->mtime_ns))
-		return -ESTALE;
-	struct clair_source_file *f = malloc(sizeof *f);
+	struct clair_source_file *f = calloc(1, sizeof *f);
 	if (!f)
 		return -ENOMEM;
-	*f = (struct clair_source_file){ .source = s, .fd = take_fd(fd) };
+	f->source = s;
+	f->id = id;
+	f->fd = take_fd(fd);
+	f->size = (uint64_t)st.st_size;
+	clair_count(&s->stats->pfs.samples, 1);
 	*out = f;
 	return 0;
 }
 
-int clair_source_open(struct clair_source *source, uint32_t id,
-		      struct clair_source_file **out)
+int clair_source_open(struct clair_source *s, uint32_t id, struct clair_source_file **out)
 {
-	return open_file(source, id, true, out);
+	return open_file(s, id, true, out);
 }
 
-int clair_source_open_changed(struct clair_source *source, uint32_t id,
+int clair_source_open_changed(struct clair_source *s, uint32_t id,
 			      struct clair_source_file **out)
 {
-	return open_file(source, id, false, out);
+	return open_file(s, id, false, out);
 }
 
 void clair_source_close(struct clair_source_file *f)
 {
 	if (!f)
 		return;
+	if (f->behind)
+		posix_fadvise(f->fd, 0, 0, POSIX_FADV_DONTNEED);
 	close(f->fd);
 	free(f);
 }
 
 int clair_source_stat(struct clair_source *s, uint32_t id, struct stat *st)
 {
-	char path[PATH_MAX];
+	autoclose int fd = open_retried(s, id, O_PATH | O_NOFOLLOW, false);
 
-	if (clair_catalog_path(s->catalog, id, path, sizeof path) >= sizeof path)
-		return -ENAMETOOLONG;
-	if (fstatat(s->root_fd, id ? path : "", st,
-		    AT_SYMLINK_NOFOLLOW | (id ? 0 : AT_EMPTY_PATH)) < 0)
-		return -errno;
-	return 0;
+	if (fd < 0)
+		return fd;
+	return fstat(fd, st) < 0 ? -errno : 0;
 }
 
-/* All of it from the source's page cache, or nothing. */
-static bool read_cached(struct clair_source_file *f, void *buffer, size_t size,
+/* Whether [OFFSET, OFFSET + SIZE) is in memory already, as far as that can be asked. */
+static bool in_memory(struct clair_source_file *f, size_t size, uint64_t offset)
+{
+	struct clair_source *s = f->source;
+	uint64_t end = f->size;
+	struct cachestat_range range = { offset, size };
+	struct cachestat_counts counts;
+
+	if (atomic_load_explicit(&s->no_cachestat, memory_order_relaxed))
+		return false;
+	if (offset >= end)
+		return false;
+	if (range.length > end - offset)
+		range.length = end - offset;
+	if (syscall(SYS_cachestat, f->fd, &range, &counts, 0) < 0) {
+		/* EPERM is a matter of the file's owner. */
+		if (errno != EPERM)
+			atomic_store_explicit(&s->no_cachestat, true, memory_order_relaxed);
+		return false;
+	}
+	return counts.cache * ALIGN + ALIGN > range.length + offset % ALIGN &&
+	       counts.cache >= (range.length + ALIGN - 1) / ALIGN;
+}
+
+static void set_direct(struct clair_source_file *f, bool want)
+{
+	struct clair_source *s = f->source;
+
+	if (want == f->direct)
+		return;
+	if (want && atomic_load_explicit(&s->no_direct, memory_order_relaxed))
+		return;
+	if (fcntl(f->fd, F_SETFL, O_NONBLOCK | (want ? O_DIRECT : 0)) == 0)
+		f->direct = want;
+	else if (want)
+		atomic_store_explicit(&s->no_direct, true, memory_order_relaxed);
+}
+
+/* What is in memory is read at once: bytes read, 0 when nothing was. */
+static ssize_t read_now(struct clair_source_file *f, void *buffer, size_t size,
 			uint64_t offset)
 {
-	struct iovec iov = { buffer, size };
+	struct clair_source *s = f->source;
+	struct iovec v = { buffer, size };
 
-	if (atomic_load_explicit(&f->source->no_nowait, memory_order_relaxed) || f->direct)
-		return false;
-	ssize_t n = preadv2(f->fd, &iov, 1, (off_t)offset, RWF_NOWAIT);
-	if (n < 0 && (errno == EOPNOTSUPP || errno == ENOSYS || errno == EINVAL))
-		atomic_store(&f->source->no_nowait, true);
-	return n == (ssize_t)size;
-}
-
-static void set_direct(struct clair_source_file *f, bool on)
-{
-	int flags = fcntl(f->fd, F_GETFL);
-
-	if (f->direct == on)
-		return;
-	if (flags < 0 ||
-	    fcntl(f->fd, F_SETFL, on ? flags | O_DIRECT : flags & ~O_DIRECT) < 0) {
-		if (on)
-			atomic_store(&f->source->no_direct, true);
-		return;
+	if (in_memory(f, size, offset)) {
+		set_direct(f, false);
+		ssize_t n = pread(f->fd, buffer, size, (off_t)offset);
+		return n > 0 ? n : 0;
 	}
-	f->direct = on;
+	if (!atomic_load_explicit(&s->no_cachestat, memory_order_relaxed) ||
+	    atomic_load_explicit(&s->no_nowait, memory_order_relaxed))
+		return 0;
+	set_direct(f, false);
+	ssize_t n = preadv2(f->fd, &v, 1, (off_t)offset, RWF_NOWAIT);
+	if (n < 0 && errno == EOPNOTSUPP)
+		atomic_store_explicit(&s->no_nowait, true, memory_order_relaxed);
+	if (n == (ssize_t)size)
+		return n;
+	if (n != 0 && !(n < 0 && errno == EOPNOTSUPP))
+		f->behind = true; /* it started the kernel's read-ahead */
+	return n > 0 ? n : 0;
 }
 
-/* One pread, directly where that works. */
-static ssize_t read_once(struct clair_source_file *f, char *buffer, size_t size,
+/* A handle that the PFS made stale is opened again. */
+static void reopen(struct clair_source_file *f)
+{
+	int fd = open_beneath(f->source, f->id, O_RDONLY | O_NONBLOCK);
+
+	clair_count(&f->source->stats->pfs_opens, 1);
+	if (fd < 0)
+		return;
+	close(f->fd);
+	f->fd = fd;
+	f->direct = false;
+}
+
+static ssize_t read_once(struct clair_source_file *f, void *buffer, size_t size,
 			 uint64_t offset)
 {
-	bool aligned = (uintptr_t)buffer % ALIGN == 0 && offset % ALIGN == 0;
+	bool aligned = !((uintptr_t)buffer % ALIGN) && !(offset % ALIGN) && !(size % ALIGN);
 
-	set_direct(f, aligned && !atomic_load_explicit(&f->source->no_direct,
-						       memory_order_relaxed));
-	if (f->direct) {
-		size_t whole = (size + ALIGN - 1) / ALIGN * ALIGN;
-		ssize_t n = pread(f->fd, buffer, whole, (off_t)offset);
-		if (n >= 0)
-			return n > (ssize_t)size ? (ssize_t)size : n;
-		if (errno != EINVAL && errno != EOPNOTSUPP)
-			return -errno;
-		atomic_store(&f->source->no_direct, true);
-		set_direct(f, false);
-	}
+	set_direct(f, aligned);
+	if (!f->direct)
+		f->behind = true;
 	ssize_t n = pread(f->fd, buffer, size, (off_t)offset);
-	if (n < 0)
-		return -errno;
-	posix_fadvise(f->fd, (off_t)(offset & ~(uint64_t)(ALIGN - 1)),
-		      (off_t)(n + ALIGN - 1), POSIX_FADV_DONTNEED);
-	return n;
+	if (n < 0 && errno == EINVAL && f->direct) {
+		atomic_store_explicit(&f->source->no_direct, true, memory_order_relaxed);
+		set_direct(f, false);
+		f->behind = true;
+		n = pread(f->fd, buffer, size, (off_t)offset);
+	}
+	return n < 0 ? -errno : n;
 }
 
 ssize_t clair_source_read(struct clair_source_file *f, void *buffer, size_t size,
 			  uint64_t offset)
 {
 	struct clair_stats *stats = f->source->stats;
-	size_t have = 0;
-	int t = 0;
+	int try = 0;
+	size_t done = (size_t)read_now(f, buffer, size, offset);
 
-	if (!size)
-		return 0;
-	if (read_cached(f, buffer, size, offset)) {
-		clair_count(&stats->pfs.bytes, size);
-		return (ssize_t)size;
-	}
-	while (have < size) {
-		ssize_t n = read_once(f, (char *)buffer + have, size - have, offset + have);
-		if (n == -EINTR)
-			continue;
-		if (n < 0) {
-			clair_count(&stats->pfs_errors, 1);
-			if (may_pass((int)-n) && try_again(++t))
-				continue;
-			return n;
-		}
+	clair_count(&stats->pfs.bytes, done);
+	while (done < size && !(done && offset + done == f->size)) {
+		/* Aligned again after an odd piece, for O_DIRECT. */
+		ssize_t n = read_once(f, (char *)buffer + done, size - done, offset + done);
 		if (n == 0)
 			break;
-		clair_count(&stats->pfs.bytes, (uint64_t)n);
-		have += (size_t)n;
+		if (n > 0) {
+			clair_count(&stats->pfs.bytes, (uint64_t)n);
+			done += (size_t)n;
+			continue;
+		}
+		if (n != -EINTR)
+			clair_count(&stats->pfs_errors, 1);
+		if (!worth_retry((int)-n) || ++try >= TRIES)
+			return n == -ESTALE ? -EIO : n;
+		pause_before(try);
+		if (n == -ESTALE)
+			reopen(f);
 	}
-	return (ssize_t)have;
+	return (ssize_t)done;
 }

@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef CLAIR_STAGE_INTERNAL_H
+#define CLAIR_STAGE_INTERNAL_H
+
+/* Shared by the stage's own files only. ARCHITECTURE.md, "Stage", has the picture. */
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "arena.h"
+#include "buffer.h"
+#include "cleanup.h"
+#include "clock.h"
+#include "stage.h"
+#include "tracker.h"
+
+#define PIECE (4u << 20)             /* bytes: larger files move in pieces of this */
+#define MAX_WORKERS 64u
+#define INFLIGHT_BYTES (32ull << 20) /* of buffers that are being filled */
+#define HELD_BYTES (12ull << 20)     /* of loaded bytes kept for READs still to come */
+#define HELD_NS (2 * CLAIR_NS_PER_S)
+#define POOL_BYTES (12ull << 20)
+#define PATIENCE_NS (5 * CLAIR_NS_PER_S) /* that a READ waits for another's load */
+#define FLIGHT_BUCKETS 512u
+#define DROP_BATCH 32u
+#define NEEDS_MAX UINT16_MAX
+
+enum sample_state {
+	S_ABSENT,
+	S_FETCHING, /* workers load and push it */
+	S_STAGED,   /* in the page cache, counted in staging */
+	S_KEPT,     /* in the page cache for the run, counted in ram */
+	S_DROPPING, /* a worker gives its pages back; counted in staging */
+};
+
+enum {
+	F_ARENA = 1,   /* a copy is in the arena */
+	F_CHANGED = 2, /* differs from the catalog: read from the source from now on */
+	F_QUEUED = 4,  /* in the drop queue */
+	F_USED = 8,    /* opened since it came to be KEPT */
+	F_HASHED = 16, /* stage->hashes has its hash */
+	F_LOADED = 32, /* a READ brought it; it is not counted in a budget yet */
+};
+
+/* What the accounting knows of the last open of a sample. */
+enum {
+	A_IDLE,
+	A_OPENED,     /* counted as staged */
+	A_SETTLED,    /* counted as late, missed or unpredicted */
+	A_EARLY_LATE, /* a READ came before the open's event */
+	A_EARLY_MISSED,
+};
+
+struct sample {
+	uint8_t state, flags;
+	uint8_t stream;      /* number + 1 of the deepest stream that has it, 0: none */
+	uint8_t account : 3; /* A_* */
+	uint8_t slot : 5;    /* epoch record (its number mod 32) of the last open */
+	uint16_t needs;      /* window entries that want it; NEEDS_MAX stays */
+	uint8_t disk;        /* number + 1 of the directory that has it */
+	uint8_t zero;
+};
+
+struct budget {
+	uint64_t bytes, limit; /* bytes of samples */
+	uint64_t real;         /* the same with page rounding and inodes */
+	uint64_t samples;
+};
+
+/* One load of one sample, or of one piece of a large file. */
+struct flight {
+	struct flight *next;          /* bucket */
+	struct flight *older, *newer; /* in the list of held ones */
+	struct flight *next_spill;
+	uint32_t id, piece;
+	unsigned holders;
+	bool listed; /* findable in the table */
+	bool held;   /* in the list of held ones, which is a holder */
+	bool demand; /* a READ began it */
+	bool loaded; /* or failed: error */
+	int error;
+	size_t size; /* bytes that it has when loaded */
+	const unsigned char *data;
+	struct clair_buffer *buffer; /* owns data; NULL: data is in the arena */
+	uint64_t handed;             /* bytes given to READs so far */
+	int64_t begun, stalled_to;   /* monotonic ns */
+	pthread_cond_t done;
+	/* What is to become of it. */
+	bool keep;         /* to KEPT, else STAGED */
+	bool spill;        /* offer it to the directories */
+	uint32_t arena_at; /* room for a copy, or CLAIR_ARENA_NONE */
+};
+
+/* A file of several pieces that is being staged. */
+struct large {
+	struct large *next;
+	uint32_t id, pieces, begun, finished;
+	bool failed, keep;
+	uint32_t arena_at;
+};
+
+struct lane {
+	struct clair_epoch *now, *then; /* the epoch that is read; the one after */
+	uint32_t head;                  /* next entry of now, or of then when ahead */
+	uint32_t tail;                  /* entries of now before it are done with */
+	bool ahead;                     /* head is in then */
+	bool wants_then;                /* a worker should make it */
+	bool making;
+	bool ended;                     /* nothing comes after now */
+	uint64_t pass, next_epoch;
+};
+
+struct stream {
+	/* order lock */
+	struct clair_stream *stream;
+	struct clair_tracker *tracker;
+	/* both locks to write, either to read */
+	uint32_t folder;
+	bool known, trusted;
+	struct lane *lanes; /* now and then too; the rest of a lane: lock */
+	size_t lane_count;
+	/* lock */
+	uint64_t bytes; /* of samples that it owns */
+	struct clair_epoch_stats *epochs;
+	uint64_t *passes; /* beside epochs */
+	size_t epoch_count, epoch_room;
+};
+
+struct drop_entry {
+	uint32_t id;
+	int64_t since; /* monotonic ns */
+};
+
+struct clair_stage {
+	struct clair_stage_config config; /* its disks are a copy of ours */
+	const struct clair_catalog *catalog;
+	uint32_t count;
+	struct clair_pool *pool;
+
+	pthread_mutex_t order; /* streams' orders and trackers; taken before lock */
+	pthread_mutex_t turn;  /* one push at a time; nothing is taken under it */
+	pthread_mutex_t lock;  /* all that follows */
+	pthread_cond_t work;   /* for workers */
+	pthread_cond_t quiet;  /* for wait_full and stop */
+
+	enum clair_keep keep; /* AUTO until it is decided */
+	bool deciding;
+	struct sample *samples;
+	uint64_t *hashes;   /* by id, when a tier keeps copies */
+	uint32_t *arena_at; /* by id */
+	struct clair_arena *arena;
+	struct budget ram, staging;
+	uint64_t homeless; /* bytes of streams' samples that no tier has */
+
+	struct stream *streams;
+	size_t stream_count;
+
+	struct flight *flights[FLIGHT_BUCKETS];
+	struct flight *oldest, *newest; /* held */
+	uint64_t held_bytes, inflight_bytes;
+	struct large *larges;
+	struct flight *spills; /* loaded by READs, for the directories; a holder */
+
+	uint32_t *invalids; /* changed; the kernel is to be told */
+	size_t invalid_count, invalid_room;
+
+	struct drop_entry *drops; /* ring */
+	size_t drop_first, drop_count, drop_room;
+	uint64_t drop_bytes;
+	int64_t drop_not_before;
+	bool starved; /* a lane waits for staging room */
+
+	pthread_t workers[MAX_WORKERS];
+	unsigned worker_count, alive, active, idle, limit;
+	bool started, stopping, abandoned;
+	bool gone;   /* the mount is */
+	bool kicked; /* there may be work that no worker looked at yet */
+
+	/* Little's law: the measured source. */
+	int64_t window_begin, base_latency, recent_latency;
+	uint64_t window_loads;
+	double rate; /* loads a second */
+};
+
+/* One thing for a worker to do. */
+struct job {
+	enum { J_NONE, J_FLIGHT, J_PIECE, J_DROP, J_EPOCH, J_SPILL, J_INVALIDATE } kind;
+	struct flight *flight;
+	struct large *large;
+	size_t stream, lane;
+	uint32_t id;
+	struct drop_entry drops[DROP_BATCH];
+	size_t drop_count;
+};
+
+static inline uint64_t sample_size(const struct clair_stage *st, uint32_t id)
+{
+	return clair_catalog_entry(st->catalog, id)->size;
+}
+
+/* "lock" below: the caller holds it. "no locks": none may be held. */
+
+/* --- stage_budget.c: lock --- */
+bool stage_fits(const struct budget *b, uint64_t size, bool pages);
+void stage_take(struct budget *b, uint64_t size);
+void stage_give(struct budget *b, uint64_t size);
+bool stage_too_large(const struct budget *b, uint64_t size);
+/* Whether RAM should keep ID. */
+bool stage_may_keep(const struct clair_stage *st, uint32_t id);
+/* The sample's pages are not in the kernel any more, or not counted any more. */
+void stage_uncount(struct clair_stage *st, uint32_t id);
+bool stage_has_home(const struct clair_stage *st, uint32_t id);
+void stage_homed(struct clair_stage *st, uint32_t id);   /* a tier has it now */
+void stage_unhomed(struct clair_stage *st, uint32_t id); /* the last copy is gone */
+
+/* --- stage_lane.c: lock --- */
+void lane_clear(struct clair_stage *st, struct lane *lane);
+bool lane_has_epoch(const struct lane *lane, const struct clair_position *pos);
+/* The tracker says that LANE is at POS. FRESH (taken): the epoch when the lane does not
+ * have it. NEXT_EPOCH: UINT64_MAX when there is none. */
+void lane_move(struct clair_stage *st, struct lane *lane, const struct clair_position *pos,
+	       uint64_t next_epoch, struct clair_epoch *fresh);
+/* The next sample that LANE wants fetched; CLAIR_NO_ID: none for now. */
+uint32_t lane_next(struct clair_stage *st, struct stream *s, struct lane *lane);
+void lane_advance(struct clair_stage *st, struct lane *lane);
+uint64_t lane_distance(const struct lane *lane);
+void stage_queue_drop(struct clair_stage *st, uint32_t id);
+/* Counts a sample that a READ brought into the page cache, so that it is dropped. */
+void stage_adopt(struct clair_stage *st, uint32_t id);
+bool stage_drop_due(const struct clair_stage *st);
+
+/* --- stage_flight.c --- */
+struct flight *flight_find(struct clair_stage *st, uint32_t id, uint32_t piece); /* lock */
+struct flight *flight_new(struct clair_stage *st, uint32_t id, uint32_t piece);  /* lock */
+void flight_unlist(struct clair_stage *st, struct flight *f);                    /* lock */
+void flight_put(struct clair_stage *st, struct flight *f);                       /* lock */
+/* Keeps F for the READs to come; lets the oldest go. lock */
+void flight_hold(struct clair_stage *st, struct flight *f);
+void flight_unhold(struct clair_stage *st, struct flight *f);            /* lock */
+void flight_finish(struct clair_stage *st, struct flight *f, int error); /* lock */
+/* Fills F from the fastest place that has it. 0, -ESTALE: changed. no locks */
+int flight_load(struct clair_stage *st, struct flight *f);
+/* Copies F into the room that it has in the arena / into a directory. no locks */
+void flight_store(struct clair_stage *st, struct flight *f);
+void flight_spill(struct clair_stage *st, struct flight *f);
+/* A load said that ID is not what the catalog says. lock */
+void stage_mark_changed(struct clair_stage *st, uint32_t id);
+
+/* --- stage_work.c --- */
+void *stage_worker(void *arg);
+void stage_kick(struct clair_stage *st);  /* there may be work. lock */
+int stage_spawn(struct clair_stage *st);  /* lock */
+void stage_measure(struct clair_stage *st, int64_t latency); /* lock */
+
+/* --- stage_push.c: no locks --- */
+void stage_run_flight(struct clair_stage *st, struct flight *f);
+void stage_run_piece(struct clair_stage *st, struct large *large, struct flight *f);
+void stage_run_drop(struct clair_stage *st, struct job *job);
+void stage_decide_keep(struct clair_stage *st);
+
+/* --- stage_events.c: lock --- */
+/* A READ of ID arrived; LATE: a load was under way. */
+void stage_account_read(struct clair_stage *st, uint32_t id, bool late);
+void stage_account_stall(struct clair_stage *st, uint32_t id, int64_t ns);
+
+#endif

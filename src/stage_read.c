@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* READs of readers that reached the daemon. The thread that serves the request does the
+ * work itself. */
+#include "stage_internal.h"
+
+#include <errno.h>
+
+/* What clair_bytes.hold points to. */
+struct hold {
+	struct flight *flight;       /* or */
+	struct clair_buffer *buffer; /* of the READ's own */
+};
+
+static int give(struct flight *f, struct clair_buffer *buffer, const void *data, size_t size,
+		struct clair_bytes *out)
+{
+	struct hold *hold = malloc(sizeof *hold);
+
+	if (!hold)
+		return -ENOMEM;
+	hold->flight = f;
+	hold->buffer = buffer;
+	out->data = data;
+	out->size = size;
+	out->hold = hold;
+	return 0;
+}
+
+/* Just this range, from the source as it is. */
+static int read_through(struct clair_stage *st, uint32_t id, uint64_t offset, size_t size,
+			bool changed, struct clair_bytes *out)
+{
+	struct clair_source_file *file;
+	uint64_t from = offset & ~4095ull;
+	size_t skip = (size_t)(offset - from);
+	size_t ask = (skip + size + 4095) & ~(size_t)4095;
+	struct clair_buffer *buffer = clair_buffer_get(st->pool, ask);
+
+	if (!buffer)
+		return -ENOMEM;
+	int r = changed ? clair_source_open_changed(st->config.source, id, &file) :
+			  clair_source_open(st->config.source, id, &file);
+	if (r == -ESTALE && !changed) {
+		clair_stage_changed(st, id);
+		r = clair_source_open_changed(st->config.source, id, &file);
+	}
+	ssize_t n = r;
+	if (r == 0) {
+		n = clair_source_read(file, buffer->data, ask, from);
+		clair_source_close(file);
+	}
+	if (n >= 0) {
+		size_t got = (size_t)n > skip ? (size_t)n - skip : 0;
+		r = give(NULL, buffer, buffer->data + skip, got < size ? got : size, out);
+	} else {
+		r = (int)n;
+	}
+	if (r < 0)
+		clair_buffer_put(st->pool, buffer);
+	return r;
+}
+
+/* A large file's range: from a directory when one has it, else the source. */
+static int read_range(struct clair_stage *st, uint32_t id, uint64_t offset, size_t size,
+		      struct clair_bytes *out)
+{
+	struct sample x;
+	uint32_t at = 0;
+
+	pthread_mutex_lock(&st->lock);
+	x = st->samples[id];
+	if (x.flags & F_ARENA)
+		at = st->arena_at[id];
+	pthread_mutex_unlock(&st->lock);
+	if (x.flags & F_ARENA)
+		return give(NULL, NULL, clair_arena_at(st->arena, at) + offset, size, out);
+	if (x.disk) {
+		struct clair_buffer *buffer = clair_buffer_get(st->pool, size);
+		int r = buffer ? 0 : -ENOMEM;
+		if (r == 0)
+			r = clair_disk_pread(st->config.disks[x.disk - 1], id, buffer->data,
+					     size, offset);
+		if (r >= 0 && give(NULL, buffer, buffer->data, size, out) == 0) {
+			clair_count(&st->config.stats->cache.bytes, size);
+			return 0;
+		}
+		clair_buffer_put(st->pool, buffer);
+	}
+	return read_through(st, id, offset, size, x.flags & F_CHANGED, out);
+}
+
+/* Waits until F is loaded: 0, its error, or -ETIMEDOUT. lock */
+static int await(struct clair_stage *st, struct flight *f)
+{
+	int64_t patience = f->begun + PATIENCE_NS - clair_now_ns();
+	struct timespec deadline = clair_deadline(patience > 0 ? patience : 0);
+
+	while (!f->loaded) {
+		if (pthread_cond_timedwait(&f->done, &st->lock, &deadline) == ETIMEDOUT &&
+		    !f->loaded)
+			return -ETIMEDOUT;
+	}
+	return f->error;
+}
+
+/* The bytes of F, which the caller holds. lock */
+static int hand_out(struct clair_stage *st, struct flight *f, uint64_t offset, size_t size,
+		    struct clair_bytes *out)
+{
+	uint64_t skip = offset - (uint64_t)f->piece * PIECE;
+
+	int r = give(f, NULL, f->data + skip, size, out);
+	if (r < 0) {
+		flight_put(st, f);
+		return r;
+	}
+	f->handed += size;
+	if (f->held && f->handed >= f->size)
+		flight_unhold(st, f);
+	return 0;
+}
+
+/* A READ of what should be in the page cache: the kernel lost it. lock */
+static bool account_lost(struct clair_stage *st, uint32_t id, size_t size)
+{
+	struct sample *x = &st->samples[id];
+
+	if (x->state != S_KEPT && x->state != S_STAGED)
+		return false;
+	if (x->account == A_OPENED || x->account == A_IDLE) {
+		clair_count(&st->config.stats->lost_samples, x->account == A_IDLE ||
+								 x->account == A_OPENED);
+		if (x->account == A_OPENED)
+			x->account = A_SETTLED;
+	}
+	clair_count(&st->config.stats->lost_pages, (size + 4095) / 4096);
+	return true;
+}
+
+/* Whether what a READ fetches belongs to a stream that is followed. lock */
+static bool followed(const struct clair_stage *st, uint32_t id)
+{
+	const struct sample *x = &st->samples[id];
+
+	return x->stream && st->streams[x->stream - 1].known &&
+	       st->streams[x->stream - 1].trusted && !st->gone;
+}
+
+/* Decides what becomes of a sample that a READ has fetched. lock; true: the caller copies
+ * it into the arena (f->arena_at). */
+static bool keep_demanded(struct clair_stage *st, struct flight *f)
+{
+	struct sample *x = &st->samples[f->id];
+	uint64_t size = f->size;
+
+	if (!followed(st, f->id) || x->state != S_ABSENT || (x->flags & F_CHANGED))
+		return false;
+	if (stage_may_keep(st, f->id)) {
+		if (st->keep == CLAIR_KEEP_KERNEL) {
+			bool homed = stage_has_home(st, f->id);
+			stage_take(&st->ram, size);
+			x->state = S_KEPT;
+			x->flags &= (uint8_t)~F_USED;
+			if (!homed)
+				stage_homed(st, f->id);
+			return false;
+		}
+		f->arena_at = clair_arena_alloc(st->arena, size);
+		if (f->arena_at != CLAIR_ARENA_NONE)
+			stage_take(&st->ram, size);
+	}
+	if (f->arena_at == CLAIR_ARENA_NONE && !stage_has_home(st, f->id) &&
+	    st->config.disk_count) {
+		f->holders++;
+		f->next_spill = st->spills;
+		st->spills = f;
+		stage_kick(st);
+	}
+	x->flags |= F_LOADED;
+	if (x->account == A_SETTLED) /* its open was seen before */
+		stage_adopt(st, f->id);
+	return f->arena_at != CLAIR_ARENA_NONE;
+}
+
+/* A READ came first: fetches the whole file. F is listed and held by the caller. lock */
+static int demand(struct clair_stage *st, struct flight *f)
+{
+	pthread_mutex_unlock(&st->lock);
+	int r = flight_load(st, f);
+	pthread_mutex_lock(&st->lock);
+	flight_finish(st, f, r);
+	if (r == -ESTALE)
+		stage_mark_changed(st, f->id);
+	if (r < 0)
+		return r;
+	if (st->samples[f->id].flags & F_CHANGED) {
+		flight_unlist(st, f);
+		return -ESTALE;
+	}
+	flight_hold(st, f);
+	if (keep_demanded(st, f)) {
+		pthread_mutex_unlock(&st->lock);
+		flight_store(st, f);
+		pthread_mutex_lock(&st->lock);
+		if (f->arena_at != CLAIR_ARENA_NONE) { /* changed meanwhile */
+			clair_arena_undo(st->arena, f->arena_at, f->size);
+			stage_give(&st->ram, f->size);
+			f->arena_at = CLAIR_ARENA_NONE;
+		}
+	}
+	return 0;
+}
+
+/* Adds the time from FROM on that no other READ of F has counted. lock */
+static void count_stall(struct clair_stage *st, struct flight *f, uint32_t id, int64_t from)
+{
+	int64_t now = clair_now_ns();
+
+	if (f && f->stalled_to > from)
+		from = f->stalled_to;
+	if (f)
+		f->stalled_to = now;
+	if (now > from)
+		stage_account_stall(st, id, now - from);
+}
+
+/* From a flight, under way or begun here. 1: not that way, read the range. lock */
+static int read_flight(struct clair_stage *st, uint32_t id, uint64_t offset, size_t size,
+		       int64_t begun, struct clair_bytes *out)
+{
+	bool small = sample_size(st, id) <= PIECE;
+	uint32_t piece = (uint32_t)(offset / PIECE);
+	struct flight *f = flight_find(st, id, piece);
+	int r = 0;
+
+	bool late = f ? !f->demand : st->samples[id].state == S_FETCHING;
+	if (!f || !f->demand || !f->handed) {
+		if (!account_lost(st, id, size))
+			stage_account_read(st, id, late);
+	}
+	if (!small && (!f || (offset + size - 1) / PIECE != piece))
+		return 1;
+	if (f) {
+		f->holders++;
+		r = f->loaded ? f->error : await(st, f);
+	} else {
+		f = flight_new(st, id, piece);
+		if (!f)
+			return -ENOMEM;
+		f->demand = true;
+		r = demand(st, f);
+	}
+	count_stall(st, f, id, begun);
+	if (r == 0)
+		return hand_out(st, f, offset, size, out);
+	flight_put(st, f);
+	/* Another thread's failure, a change, or a load that hangs: the source decides. */
+	return 1;
+}
+
+int clair_stage_read(struct clair_stage *st, uint32_t id, uint64_t offset, size_t size,
+		     struct clair_bytes *out)
+{
+	const struct clair_entry *e = clair_catalog_entry(st->catalog, id);
+	int64_t begun = clair_now_ns();
+	int r = 1;
+
+	*out = (struct clair_bytes){ 0 };
+	pthread_mutex_lock(&st->lock);
+	bool changed = st->samples[id].flags & F_CHANGED;
+	if (!changed && offset >= e->size)
+		size = 0;
+	else if (!changed && size > e->size - offset)
+		size = (size_t)(e->size - offset);
+	if (size && !changed)
+		r = read_flight(st, id, offset, size, begun, out);
+	changed = st->samples[id].flags & F_CHANGED;
+	pthread_mutex_unlock(&st->lock);
+	if (!size)
+		return 0;
+	if (r == 1) {
+		begun = clair_now_ns();
+		r = changed ? read_through(st, id, offset, size, true, out) :
+			      read_range(st, id, offset, size, out);
+		autolock(&st->lock);
+		count_stall(st, NULL, id, begun);
+	}
+	if (r < 0)
+		clair_count(&st->config.stats->error_reader, 1);
+	return r;
+}
+
+void clair_stage_release(struct clair_stage *st, struct clair_bytes *bytes)
+{
+	struct hold *hold = bytes->hold;
+
+	if (!hold)
+		return;
+	if (hold->flight) {
+		autolock(&st->lock);
+		flight_put(st, hold->flight);
+	}
+	clair_buffer_put(st->pool, hold->buffer);
+	free(hold);
+	*bytes = (struct clair_bytes){ 0 };
+}

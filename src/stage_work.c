@@ -1,0 +1,402 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The workers: what is done next, and by how many. */
+#include "stage_internal.h"
+
+#include <errno.h>
+
+#include "log.h"
+
+#define STACK_BYTES (256u << 10)
+#define WINDOW_NS (200 * CLAIR_NS_PER_MS)
+#define FEWEST 3u /* loads in flight */
+
+/* Little's law: twice rate x latency, so that the rate can show what more would give. */
+void stage_measure(struct clair_stage *st, int64_t latency)
+{
+	int64_t now = clair_now_ns();
+
+	st->window_loads++;
+	if (!st->recent_latency || latency < st->recent_latency)
+		st->recent_latency = latency;
+	if (!st->window_begin)
+		st->window_begin = now;
+	int64_t window = now - st->window_begin;
+	if (window < WINDOW_NS)
+		return;
+	double rate = (double)st->window_loads * 1e9 / (double)window;
+	st->rate = rate > st->rate * 0.9 ? rate : st->rate * 0.9;
+	st->base_latency = st->base_latency && st->base_latency < st->recent_latency ?
+				   st->base_latency + st->base_latency / 16 :
+				   st->recent_latency;
+	st->window_begin = now;
+	st->window_loads = 0;
+	st->recent_latency = 0;
+	if (st->config.threads)
+		return;
+	double want = 2 * st->rate * (double)st->base_latency / 1e9 + 1;
+	unsigned limit = want > MAX_WORKERS ? MAX_WORKERS : (unsigned)want;
+	unsigned fewest = st->base_latency > CLAIR_NS_PER_MS ? 8 : FEWEST;
+	st->limit = limit < fewest ? fewest : limit;
+}
+
+int stage_spawn(struct clair_stage *st)
+{
+	pthread_attr_t attr;
+
+	if (st->worker_count == MAX_WORKERS)
+		return -EAGAIN;
+	pthread_attr_init(&attr);
+	pthread_attr_setstacksize(&attr, STACK_BYTES);
+	int r = -pthread_create(&st->workers[st->worker_count], &attr, stage_worker, st);
+	pthread_attr_destroy(&attr);
+	if (r == 0) {
+		st->worker_count++;
+		st->alive++;
+	}
+	return r;
+}
+
+static void wake_one(struct clair_stage *st)
+{
+	if (!st->started || st->stopping)
+		return;
+	if (st->idle)
+		pthread_cond_signal(&st->work);
+	else if (st->worker_count < st->limit && stage_spawn(st) < 0 && !st->worker_count)
+		log_error("no thread for staging; reads go to the source");
+}
+
+void stage_kick(struct clair_stage *st)
+{
+	st->kicked = true;
+	wake_one(st);
+}
+
+/* --- choosing ---------------------------------------------------------------------- */
+
+static void pick_drops(struct clair_stage *st, struct job *job)
+{
+	while (st->drop_count && job->drop_count < DROP_BATCH && stage_drop_due(st)) {
+		struct drop_entry e = st->drops[st->drop_first];
+		struct sample *x = &st->samples[e.id];
+
+		st->drop_first = (st->drop_first + 1) % st->drop_room;
+		st->drop_count--;
+		st->drop_bytes -= sample_size(st, e.id);
+		x->flags &= (uint8_t)~F_QUEUED;
+		if (x->state != S_STAGED || x->needs)
+			continue;
+		x->state = S_DROPPING;
+		job->drops[job->drop_count++] = e;
+	}
+	if (job->drop_count)
+		job->kind = J_DROP;
+}
+
+/* Reserves room for ID. 0, or -EAGAIN: not before something is dropped. */
+static int reserve(struct clair_stage *st, uint32_t id, bool *keep, uint32_t *arena_at)
+{
+	uint64_t size = sample_size(st, id);
+	bool may = stage_may_keep(st, id);
+
+	*keep = false;
+	*arena_at = CLAIR_ARENA_NONE;
+	if (may && st->keep == CLAIR_KEEP_KERNEL) {
+		*keep = true;
+		bool homed = stage_has_home(st, id);
+		stage_take(&st->ram, size);
+		if (!homed)
+			stage_homed(st, id);
+		return 0;
+	}
+	if (!stage_fits(&st->staging, size, true))
+		return -EAGAIN;
+	stage_take(&st->staging, size);
+	if (may)
+		*arena_at = clair_arena_alloc(st->arena, size);
+	if (*arena_at != CLAIR_ARENA_NONE)
+		stage_take(&st->ram, size);
+	return 0;
+}
+
+static void unreserve(struct clair_stage *st, uint32_t id, bool keep, uint32_t arena_at)
+{
+	uint64_t size = sample_size(st, id);
+
+	stage_give(keep ? &st->ram : &st->staging, size);
+	if (keep && !stage_has_home(st, id))
+		stage_unhomed(st, id);
+	if (arena_at != CLAIR_ARENA_NONE) {
+		clair_arena_undo(st->arena, arena_at, size);
+		stage_give(&st->ram, size);
+	}
+}
+
+static struct large *new_large(struct clair_stage *st, uint32_t id, bool keep,
+			       uint32_t arena_at)
+{
+	struct large *l = calloc(1, sizeof *l);
+
+	if (!l)
+		return NULL;
+	l->id = id;
+	l->pieces = (uint32_t)((sample_size(st, id) + PIECE - 1) / PIECE);
+	l->keep = keep;
+	l->arena_at = arena_at;
+	struct large **end = &st->larges;
+	while (*end)
+		end = &(*end)->next;
+	*end = l;
+	return l;
+}
+
+static void pick_piece(struct clair_stage *st, struct job *job)
+{
+	if (st->inflight_bytes >= INFLIGHT_BYTES)
+		return;
+	for (struct large *l = st->larges; l; l = l->next) {
+		if (l->failed || l->begun == l->pieces)
+			continue;
+		struct flight *f = flight_new(st, l->id, l->begun);
+		if (!f)
+			return;
+		l->begun++;
+		job->kind = J_PIECE;
+		job->large = l;
+		job->flight = f;
+		return;
+	}
+}
+
+/* Begins the fetch of ID, the next of LANE. True: the lane went on without a job. */
+static bool pick_sample(struct clair_stage *st, struct job *job, struct lane *lane,
+			uint32_t id)
+{
+	struct sample *x = &st->samples[id];
+	bool keep, large = sample_size(st, id) > PIECE;
+	uint32_t arena_at;
+	struct flight *f = large ? NULL : flight_find(st, id, 0);
+
+	if (f && (!f->loaded || f->error)) {
+		lane_advance(st, lane); /* a READ fetches it */
+		return true;
+	}
+	if (reserve(st, id, &keep, &arena_at) < 0) {
+		st->starved = true;
+		return false;
+	}
+	bool began = true;
+	if (f)
+		f->holders++;
+	else if (large)
+		began = new_large(st, id, keep, arena_at) != NULL;
+	else
+		began = (f = flight_new(st, id, 0)) != NULL;
+	if (!began) {
+		unreserve(st, id, keep, arena_at);
+		return false;
+	}
+	x->state = S_FETCHING;
+	x->flags &= (uint8_t)~F_USED;
+	if (x->account == A_OPENED || x->account == A_SETTLED)
+		x->account = A_IDLE;
+	lane_advance(st, lane);
+	if (large) {
+		pick_piece(st, job);
+		return false;
+	}
+	f->keep = keep;
+	f->arena_at = arena_at;
+	f->spill = !keep && arena_at == CLAIR_ARENA_NONE && st->config.disk_count &&
+		   !(x->flags & F_ARENA) && !x->disk;
+	job->kind = J_FLIGHT;
+	job->flight = f;
+	return false;
+}
+
+/* The lane whose next sample is nearest to its use. NULL: none, or job is set. */
+static struct lane *nearest(struct clair_stage *st, struct job *job, uint32_t *id)
+{
+	struct lane *best = NULL;
+
+	for (size_t i = 0; i < st->stream_count; i++) {
+		struct stream *s = &st->streams[i];
+		for (size_t l = 0; l < s->lane_count; l++) {
+			struct lane *lane = &s->lanes[l];
+			uint32_t next = lane_next(st, s, lane);
+
+			if (lane->wants_then && !lane->making) {
+				lane->making = true;
+				job->kind = J_EPOCH;
+				job->stream = i;
+				job->lane = l;
+				return NULL;
+			}
+			if (next != CLAIR_NO_ID &&
+			    (!best || lane_distance(lane) < lane_distance(best))) {
+				best = lane;
+				*id = next;
+			}
+		}
+	}
+	return best;
+}
+
+static void pick(struct clair_stage *st, struct job *job)
+{
+	struct lane *lane;
+	uint32_t id = CLAIR_NO_ID;
+
+	job->kind = J_NONE;
+	job->drop_count = 0;
+	if (st->gone)
+		return;
+	if (st->invalid_count) {
+		job->kind = J_INVALIDATE;
+		job->id = st->invalids[--st->invalid_count];
+		return;
+	}
+	if (st->keep == CLAIR_KEEP_AUTO)
+		return;
+	if (stage_drop_due(st) && clair_now_ns() >= st->drop_not_before) {
+		pick_drops(st, job);
+		if (job->kind != J_NONE)
+			return;
+	}
+	if (st->spills) {
+		job->kind = J_SPILL;
+		job->flight = st->spills;
+		st->spills = st->spills->next_spill;
+		return;
+	}
+	if (st->active >= st->limit)
+		return;
+	pick_piece(st, job);
+	while (job->kind == J_NONE && st->inflight_bytes < INFLIGHT_BYTES &&
+	       (lane = nearest(st, job, &id)) && pick_sample(st, job, lane, id))
+		;
+}
+
+/* --- doing ------------------------------------------------------------------------- */
+
+/* Makes the epoch that a lane reads after this one. */
+static void run_epoch(struct clair_stage *st, size_t stream, size_t index)
+{
+	struct clair_epoch *e = NULL;
+
+	autolock(&st->order);
+	struct stream *s = &st->streams[stream];
+	if (index >= s->lane_count)
+		return; /* another stream's by now */
+	struct lane *lane = &s->lanes[index];
+	pthread_mutex_lock(&st->lock);
+	uint64_t epoch = lane->next_epoch;
+	pthread_mutex_unlock(&st->lock);
+	size_t ranks;
+	const uint32_t *rank = clair_stream_ranks(s->stream, &ranks);
+	int r = epoch == UINT64_MAX ? -ENOENT :
+				      clair_stream_epoch(s->stream, epoch, rank[index], &e);
+	autolock(&st->lock);
+	lane->making = false;
+	lane->wants_then = false;
+	if (r == 0 && lane->now && !lane->then) {
+		lane->then = e;
+	} else {
+		clair_epoch_put(e);
+		lane->ended = lane->ended || r < 0;
+	}
+	stage_kick(st);
+}
+
+static void run(struct clair_stage *st, struct job *job)
+{
+	switch (job->kind) {
+	case J_FLIGHT:
+		stage_run_flight(st, job->flight);
+		break;
+	case J_PIECE:
+		stage_run_piece(st, job->large, job->flight);
+		break;
+	case J_DROP:
+		stage_run_drop(st, job);
+		break;
+	case J_EPOCH:
+		run_epoch(st, job->stream, job->lane);
+		break;
+	case J_SPILL:
+		flight_spill(st, job->flight);
+		pthread_mutex_lock(&st->lock);
+		flight_put(st, job->flight);
+		pthread_mutex_unlock(&st->lock);
+		break;
+	case J_INVALIDATE:
+		st->config.kernel->invalidate(st->config.kernel->self, job->id);
+		break;
+	case J_NONE:
+		break;
+	}
+}
+
+/* Nothing to do now: until kicked, or until busy samples may be tried again. lock */
+static void wait_work(struct clair_stage *st)
+{
+	bool timed = !st->gone && st->keep != CLAIR_KEEP_AUTO && stage_drop_due(st) &&
+		     !st->active;
+
+	st->kicked = false;
+	if (!st->active)
+		pthread_cond_broadcast(&st->quiet);
+	st->idle++;
+	if (timed) {
+		struct timespec t = clair_deadline(st->drop_not_before - clair_now_ns());
+		pthread_cond_timedwait(&st->work, &st->lock, &t);
+	} else {
+		pthread_cond_wait(&st->work, &st->lock);
+	}
+	st->idle--;
+}
+
+static bool must_decide(const struct clair_stage *st)
+{
+	if (st->keep != CLAIR_KEEP_AUTO || st->deciding || st->gone)
+		return false;
+	for (size_t i = 0; i < st->stream_count; i++)
+		if (st->streams[i].known)
+			return true;
+	return false;
+}
+
+void *stage_worker(void *arg)
+{
+	struct clair_stage *st = arg;
+	struct job job;
+
+	pthread_mutex_lock(&st->lock);
+	while (!st->stopping) {
+		if (must_decide(st)) {
+			st->deciding = true;
+			st->active++;
+			pthread_mutex_unlock(&st->lock);
+			stage_decide_keep(st);
+			pthread_mutex_lock(&st->lock);
+			st->active--;
+			continue;
+		}
+		pick(st, &job);
+		if (job.kind == J_NONE) {
+			wait_work(st);
+			continue;
+		}
+		st->active++;
+		if (st->active < st->limit)
+			wake_one(st);
+		pthread_mutex_unlock(&st->lock);
+		run(st, &job);
+		pthread_mutex_lock(&st->lock);
+		st->active--;
+	}
+	st->alive--;
+	pthread_cond_broadcast(&st->quiet);
+	pthread_mutex_unlock(&st->lock);
+	return NULL;
+}
