@@ -7,6 +7,7 @@
 
 #include "cleanup.h"
 #include "index_internal.h"
+#include "index_json.h"
 #include "index_list.h"
 #include "words.h"
 
@@ -96,13 +97,46 @@ static const struct method methods[] = {
 };
 #define METHODS (sizeof methods / sizeof methods[0])
 
+/* Those that have a file. */
+static const struct from_file {
+	const char *prefix;
+	struct clair_index index;
+	int (*make)(const struct clair_catalog *catalog, uint32_t folder, const char *file,
+		    uint32_t **ids, uint32_t *count, char **error);
+} from_files[] = {
+	{ "list:",
+	  { "list:FILE", "the paths in FILE, one a line; list:FILE:COLUMN of a CSV" },
+	  clair_index_list },
+	{ "coco:",
+	  { "coco:FILE", "the pictures of a COCO annotation file by id (CocoDetection)" },
+	  clair_index_coco },
+	{ "json:",
+	  { "json:FILE", "what the strings in FILE name, in the order of appearance" },
+	  clair_index_json },
+};
+#define FROM_FILES (sizeof from_files / sizeof from_files[0])
+
 const struct clair_index *clair_index_at(size_t i)
 {
-	static const struct clair_index list = {
-		"list:FILE", "the paths in FILE, one a line; list:FILE:COLUMN of a CSV"
-	};
+	if (i < METHODS)
+		return &methods[i].index;
+	return i - METHODS < FROM_FILES ? &from_files[i - METHODS].index : NULL;
+}
 
-	return i < METHODS ? &methods[i].index : i == METHODS ? &list : NULL;
+static const struct from_file *find_from_file(const char *name)
+{
+	for (size_t i = 0; i < FROM_FILES; i++)
+		if (!strncmp(name, from_files[i].prefix, strlen(from_files[i].prefix)))
+			return &from_files[i];
+	return NULL;
+}
+
+bool clair_index_exists(const char *name)
+{
+	for (size_t i = 0; i < METHODS; i++)
+		if (!strcmp(methods[i].index.name, name))
+			return true;
+	return !strcmp(name, "auto") || find_from_file(name);
 }
 
 /* The files' ids; a link counts as the file that it leads to, a broken one as itself. */
@@ -200,8 +234,10 @@ int clair_index_make(const struct clair_catalog *catalog, uint32_t folder, const
 {
 	if (!strcmp(name, "auto"))
 		name = has_classes(catalog, folder) ? "imagefolder" : "sorted";
-	if (!strncmp(name, "list:", 5))
-		return clair_index_list(catalog, folder, name + 5, ids, count, error);
+	const struct from_file *from = find_from_file(name);
+	if (from)
+		return from->make(catalog, folder, name + strlen(from->prefix), ids, count,
+				  error);
 	for (size_t i = 0; i < METHODS; i++) {
 		if (strcmp(methods[i].index.name, name))
 			continue;

@@ -12,10 +12,12 @@ struct clair_index {
 	const char *help;
 };
 const struct clair_index *clair_index_at(size_t i); /* NULL past the end */
+/* Whether NAME can be given to clair_index_make; what a file holds is not looked at. */
+bool clair_index_exists(const char *name);
 
 /* IDS (heap, the caller frees): catalog ids of the files of the samples under FOLDER, by
  * sample number. NAME: an index of the table, `list:FILE` (paths relative to the source
- * or to FOLDER, one a line; first column of a CSV with list:FILE:COLUMN), or `auto`
+ * or to FOLDER, one a line; a CSV's column with list:FILE:COLUMN), coco:FILE, json:FILE, or `auto`
  * (imagefolder when FOLDER has at least two class folders with pictures, else sorted).
  * Files reached by links inside the source count as the file they lead to. 0, -ENOMEM,
  * -EINVAL with *error (unknown name, unreadable list, a line that names no file). */

@@ -62,7 +62,8 @@ static int column_of(const char *header, const char *name, unsigned *column)
 	}
 }
 
-static uint32_t find_path(const struct clair_catalog *c, uint32_t folder, const char *path)
+uint32_t clair_index_find_path(const struct clair_catalog *c, uint32_t folder,
+			       const char *path)
 {
 	char full[8192];
 	size_t n = clair_catalog_path(c, folder, full, sizeof full);
@@ -109,7 +110,7 @@ static int read_list(FILE *f, const char *file, const char *column_name,
 			path = field_of(line, column);
 		if (!path || !*path)
 			continue;
-		uint32_t id = find_path(c, folder, path);
+		uint32_t id = clair_index_find_path(c, folder, path);
 		if (id == CLAIR_NO_ID || clair_catalog_entry(c, id)->kind == CLAIR_FOLDER)
 			return clair_bad(error,
 					 "index=list:%s: line %zu, '%s', is no file of the "

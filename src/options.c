@@ -238,16 +238,20 @@ static struct clair_stream_option *stream_of(struct clair_options *o, const char
 static int set_order_word(struct clair_words *words, const char *word, const char *value,
 			  char **error)
 {
+	static const char *const with_file[] = { "list:", "coco:", "json:" };
 	int r = clair_options_check_word(word, value, error);
 
 	if (r < 0)
 		return r;
 	if (!strcmp(word, "rank"))
 		word = "ranks";
-	if (strncmp(value, "list:", 5))
-		return clair_words_set(words, word, value);
-	autofree char *list = absolute("list:", value + 5);
-	return list ? clair_words_set(words, word, list) : -ENOMEM;
+	for (size_t i = 0; i < sizeof with_file / sizeof with_file[0]; i++) {
+		if (strncmp(value, with_file[i], 5))
+			continue;
+		autofree char *path = absolute(with_file[i], value + 5);
+		return path ? clair_words_set(words, word, path) : -ENOMEM;
+	}
+	return clair_words_set(words, word, value);
 }
 
 /* PATH:WORD=VALUE;WORD=VALUE… */
@@ -374,16 +378,6 @@ static int set_word(struct clair_options *o, const char *word, const char *value
 			 word);
 }
 
-static bool is_index(const char *name)
-{
-	const struct clair_index *index;
-
-	for (size_t i = 0; (index = clair_index_at(i)); i++)
-		if (!strcmp(index->name, name))
-			return true;
-	return false;
-}
-
 int clair_options_check_word(const char *word, const char *value, char **error)
 {
 	static const struct {
@@ -415,8 +409,7 @@ int clair_options_check_word(const char *word, const char *value, char **error)
 			      "sampler=%s: there is no such sampler; `clairfs order --list` "
 			      "shows them",
 			      value);
-	if (r == 0 && !strcmp(word, "index") && strcmp(value, "auto") &&
-	    strncmp(value, "list:", 5) && !is_index(value))
+	if (r == 0 && !strcmp(word, "index") && !clair_index_exists(value))
 		r = clair_bad(error,
 			      "index=%s: there is no such dataset order; `clairfs order "
 			      "--list` shows them",

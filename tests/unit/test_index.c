@@ -272,6 +272,32 @@ Test(index, lists)
 	CHECK(spec, "a,2.png", "b/3.png");
 }
 
+Test(index, json_files)
+{
+	char spec[256];
+
+	make_in_ds("p/7.jpg");
+	make_in_ds("p/30.jpg");
+	make_in_ds("p/100 \303\251.jpg");
+	make_in_ds("p/\360\237\230\200.jpg");
+	put_text("coco", "{\"info\": {\"images\": [1, {\"id\": 3}]}, \"images\": ["
+			 "{\"id\": 100, \"file_name\": \"p\\/100 \\u00e9.jpg\"},"
+			 "{\"file_name\": \"p/30.jpg\", \"x\": {\"id\": 1}, \"id\": 30},"
+			 "{\"id\":7,\"file_name\":\"p/7.jpg\"}, "
+			 "{\"id\":900,\"file_name\":\"p/\\ud83d\\ude00.jpg\"}],"
+			 "\"annotations\": [{\"id\": 1, \"image_id\": 7}]}");
+	snprintf(spec, sizeof spec, "coco:%s/coco", top);
+	CHECK(spec, "p/7.jpg", "p/30.jpg", "p/100 \303\251.jpg",
+	      "p/\360\237\230\200.jpg");
+	snprintf(spec, sizeof spec, "json:%s/coco", top);
+	CHECK(spec, "p/100 \303\251.jpg", "p/30.jpg", "p/7.jpg",
+	      "p/\360\237\230\200.jpg");
+	put_text("lines", "{\"image\": \"p/30.jpg\", \"text\": \"a \\\"b\\\"\"}\n"
+			  "[\"p/7.jpg\", 1.5e3, null, \"p/30.jpg\"]\n");
+	snprintf(spec, sizeof spec, "json:%s/lines", top);
+	CHECK(spec, "p/30.jpg", "p/7.jpg");
+}
+
 Test(index, mistakes)
 {
 	struct clair_catalog *c = NULL;
@@ -280,10 +306,16 @@ Test(index, mistakes)
 
 	make_in_ds("1");
 	put_text("list", "1\nno such file\n");
+	put_text("coco", "{\"images\": [{\"id\": 1, \"file_name\": \"none\"}]}");
+	put_text("bad", "{\"images\": [{\"id\": ");
+	char coco[128], bad[128], json[128];
+	snprintf(coco, sizeof coco, "coco:%s/coco", top);
+	snprintf(bad, sizeof bad, "coco:%s/bad", top);
+	snprintf(json, sizeof json, "json:%s/coco", top);
 	cr_assert_eq(clair_catalog_walk(top_fd, 2, NULL, NULL, &c), 0);
 	snprintf(spec, sizeof spec, "list:%s/list", top);
-	const char *const wrong[] = { "no-such-order", "list:/nowhere/at/all", spec };
-	for (int i = 0; i < 3; i++) {
+	const char *const wrong[] = { "no-such-order", "list:/nowhere/at/all", spec, coco, bad, json };
+	for (int i = 0; i < 6; i++) {
 		autofree char *error = NULL;
 		cr_assert_eq(clair_index_make(c, 1, wrong[i], &ids, &count, &error), -EINVAL);
 		cr_assert(error && strstr(error, "index="), "%s", wrong[i]);
