@@ -229,11 +229,18 @@ static bool has_classes(const struct clair_catalog *c, uint32_t folder)
 	return classes >= 2;
 }
 
+const char *clair_index_meant(const struct clair_catalog *catalog, uint32_t folder,
+			      const char *name)
+{
+	if (strcmp(name, "auto"))
+		return name;
+	return has_classes(catalog, folder) ? "imagefolder" : "sorted";
+}
+
 int clair_index_make(const struct clair_catalog *catalog, uint32_t folder, const char *name,
 		     uint32_t **ids, uint32_t *count, char **error)
 {
-	if (!strcmp(name, "auto"))
-		name = has_classes(catalog, folder) ? "imagefolder" : "sorted";
+	name = clair_index_meant(catalog, folder, name);
 	const struct from_file *from = find_from_file(name);
 	if (from)
 		return from->make(catalog, folder, name + strlen(from->prefix), ids, count,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* What comes from the environment, and what can be said when all options are known. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,6 +24,40 @@ static const char *first_of(const char *const *names)
 	return NULL;
 }
 
+/* In a Slurm batch script, outside of a step, this node's tasks read here: with
+ * SLURM_TASKS_PER_NODE=4(x2),3 and the default distribution node 1 has ranks 4 to 7.
+ * Writes `FIRST-LAST`, or returns false. */
+static bool batch_ranks(uint64_t world, char *text, size_t size)
+{
+	const char *tasks = getenv("SLURM_TASKS_PER_NODE"), *node = getenv("SLURM_NODEID");
+	uint64_t first = 0, left = node ? strtoul(node, NULL, 10) : 0;
+	char *end;
+
+	if (!tasks || getenv("SLURM_STEP_ID") || getenv("SLURM_STEPID"))
+		return false;
+	for (const char *p = tasks;; p = end + 1) {
+		uint64_t each = strtoul(p, &end, 10), times = 1;
+
+		if (end == p || !each || each > world)
+			return false;
+		if (!strncmp(end, "(x", 2)) {
+			times = strtoul(end + 2, &end, 10);
+			if (*end++ != ')')
+				return false;
+		}
+		if (left < times) {
+			first += left * each;
+			snprintf(text, size, "%llu-%llu", (unsigned long long)first,
+				 (unsigned long long)(first + each - 1));
+			return first + each <= world;
+		}
+		left -= times;
+		first += times * each;
+		if (*end != ',' || first > world)
+			return false;
+	}
+}
+
 int clair_options_environment(struct clair_options *o)
 {
 	static const char *const worlds[] = { "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE",
@@ -30,11 +65,16 @@ int clair_options_environment(struct clair_options *o)
 	static const char *const ranks[] = { "RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK",
 					     "SLURM_PROCID", NULL };
 	const char *world = first_of(worlds), *rank = first_of(ranks);
+	char node[64];
 	int r = 0;
 
 	if (clair_words_get(&o->order, "world") || !world || strtoul(world, NULL, 10) < 1)
 		return 0;
 	r = clair_words_set(&o->order, "world", world);
+	bool batch = world == getenv("SLURM_NTASKS") &&
+		     batch_ranks(strtoul(world, NULL, 10), node, sizeof node);
+	if (batch && r == 0 && !clair_words_get(&o->order, "ranks"))
+		r = clair_words_set(&o->order, "ranks", node);
 	if (r == 0 && rank && !clair_words_get(&o->order, "ranks") &&
 	    strtoul(rank, NULL, 10) < strtoul(world, NULL, 10))
 		r = clair_words_set(&o->order, "ranks", rank);

@@ -204,7 +204,10 @@ static int set_up(struct clair_stream *s, const struct clair_words *words, char 
 	const char *sampler = meant_sampler(words);
 	const char *seed = clair_words_get(words, "seed");
 
-	s->index_name = strdup(index ? index : "auto");
+	index = index ? index : "auto";
+	if (s->catalog)
+		index = clair_index_meant(s->catalog, s->folder, index);
+	s->index_name = strdup(index);
 	s->sampler_name = strdup(sampler ? sampler : "auto");
 	if (!s->index_name || !s->sampler_name)
 		return -ENOMEM;

@@ -29,6 +29,7 @@ uint32_t clair_stream_folder(const struct clair_stream *stream);
 const struct clair_words *clair_stream_words(const struct clair_stream *stream);
 /* "torch-distributed", …; "auto" when unknown. */
 const char *clair_stream_sampler(const struct clair_stream *stream);
+/* Never "auto" when there is a catalog: what that means here. */
 const char *clair_stream_index(const struct clair_stream *stream);
 /* Local ranks (their numbers in the job), ascending. */
 const uint32_t *clair_stream_ranks(const struct clair_stream *stream, size_t *count);

@@ -210,7 +210,9 @@ static void clear_environment(void)
 {
 	static const char *const names[] = { "WORLD_SIZE", "RANK", "OMPI_COMM_WORLD_SIZE",
 					     "OMPI_COMM_WORLD_RANK", "PMI_SIZE", "PMI_RANK",
-					     "SLURM_NTASKS", "SLURM_PROCID" };
+					     "SLURM_NTASKS", "SLURM_PROCID", "SLURM_NODEID",
+					     "SLURM_TASKS_PER_NODE", "SLURM_STEP_ID",
+					     "SLURM_STEPID" };
 
 	for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
 		unsetenv(names[i]);
@@ -227,6 +229,31 @@ Test(options, environment)
 	cr_assert_eq(clair_options_environment(&o), 0);
 	cr_assert_str_eq(word("world"), "16");
 	cr_assert_str_eq(word("ranks"), "5");
+}
+
+/* A batch script, which no step has begun: the tasks of its node. */
+Test(options, environment_of_a_batch_script)
+{
+	clear_environment();
+	setenv("SLURM_NTASKS", "14", 1);
+	setenv("SLURM_PROCID", "0", 1);
+	setenv("SLURM_TASKS_PER_NODE", "4(x2),3(x2)", 1);
+	cr_assert_eq(clair_options_environment(&o), 0);
+	cr_assert_str_eq(word("ranks"), "0-3");
+	clair_options_finish(&o);
+	setenv("SLURM_NODEID", "2", 1);
+	cr_assert_eq(clair_options_environment(&o), 0);
+	cr_assert_str_eq(word("ranks"), "8-10");
+	clair_options_finish(&o);
+	setenv("SLURM_STEP_ID", "0", 1);
+	setenv("SLURM_PROCID", "9", 1);
+	cr_assert_eq(clair_options_environment(&o), 0);
+	cr_assert_str_eq(word("ranks"), "9");
+	clair_options_finish(&o);
+	setenv("SLURM_TASKS_PER_NODE", "rubbish", 1);
+	unsetenv("SLURM_STEP_ID");
+	cr_assert_eq(clair_options_environment(&o), 0);
+	cr_assert_str_eq(word("ranks"), "9");
 }
 
 Test(options, environment_yields)

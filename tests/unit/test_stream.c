@@ -109,6 +109,7 @@ Test(stream, in_order)
 	struct clair_stream *s = stream_of("val", "sampler=sequential");
 
 	cr_assert(clair_stream_known(s));
+	cr_assert_str_eq(clair_stream_index(s), "sorted");
 	check_epoch(s, 0, 0, "val/1 val/2 val/3");
 	check_epoch(s, 7, 0, "val/1 val/2 val/3");
 	clair_stream_free(s);
@@ -129,6 +130,7 @@ Test(stream, seed_alone_is_a_distributed_sampler)
 	struct clair_stream *s = stream_of("train", "seed=42 world=2 ranks=1");
 
 	cr_assert_str_eq(clair_stream_sampler(s), "torch-distributed");
+	cr_assert_str_eq(clair_stream_index(s), "imagefolder");
 	check_epoch(s, 0, 1, "train/b/1.png train/b/3.png train/b/0.png train/b/4.png "
 			     "train/b/2.png");
 	check_epoch(s, 0, 0, "train/a/2.png train/a/1.png train/a/4.png train/a/0.png "
