@@ -261,7 +261,8 @@ struct check {
 	_Atomic int stale;
 };
 
-#define CHUNK 1024
+/* Few, since folders lie together: those of one level follow each other. */
+#define CHUNK 32
 
 static bool folder_is_same(const struct check *k, uint32_t id)
 {

@@ -19,6 +19,11 @@ static const char *const keras_images[] = { ".bmp", ".gif", ".jpeg", ".jpg", ".p
 					    NULL };
 static const char *const keras_text[] = { ".txt", NULL };
 static const char *const keras_audio[] = { ".wav", NULL };
+static const char *const fastai_images[] = {
+	".bmp", ".gif", ".ief", ".jpe", ".jpeg", ".jpg", ".png", ".svg", ".tif", ".tiff",
+	".ico", ".pbm", ".pgm", ".pnm", ".ppm",	 ".ras", ".rgb", ".xbm", ".xpm", ".xwd",
+	".webp", NULL
+};
 static const char *const numpy_files[] = { ".npy", NULL };
 static const char *const dali_files[] = { ".jpg", ".jpeg", ".png",  ".bmp", ".tif", ".tiff",
 					  ".pnm", ".ppm",  ".pgm",  ".pbm", ".jp2", ".webp",
@@ -36,8 +41,8 @@ static const char *const pillow_images[] = {
 	".vda",  ".vst",  ".webp", ".wmf",  ".emf",  ".xbm",  ".xpm", NULL
 };
 
-/* An order is either of folders, and of names inside each of them, or of whole items.
- * Neither: as it was found. */
+/* An order is either of folders, and of names inside each of them (NULL: as they were
+ * found), or of whole items. Neither: as it was found. */
 struct method {
 	struct clair_index index;
 	const char *const *extensions;
@@ -60,8 +65,13 @@ static const struct method methods[] = {
 	  FIND_FLAT, NULL, NULL, NULL, NULL },
 	{ { "sorted-images", "pictures by their whole path" }, torchvision_images, 0, NULL,
 	  NULL, clair_by_path, NULL },
-	{ { "walk-images", "pictures as os.walk finds them (fastai)" }, torchvision_images, 0,
+	{ { "walk-images", "pictures as os.walk finds them" }, torchvision_images, 0,
 	  NULL, NULL, NULL, NULL },
+	{ { "fastai", "fastai's get_image_files: os.walk's order, nothing hidden" },
+	  fastai_images, FIND_FOLLOW | FIND_VISIBLE, NULL, NULL, NULL, NULL },
+	{ { "inaturalist", "torchvision's INaturalist: classes in order, readdir's inside" },
+	  NULL, FIND_FOLLOW | FIND_CLASSES | FIND_ONE_LEVEL, clair_folders_by_class, NULL,
+	  NULL, NULL },
 	{ { "basename", "all files by their name without folders" }, NULL, 0, NULL, NULL,
 	  clair_by_basename, NULL },
 	{ { "bytes", "all files by their whole path, bytewise (TensorFlow's list_files)" },
@@ -160,7 +170,7 @@ static int order_items(const struct method *m, struct found *f, uint32_t *ids)
 		return 0;
 	}
 	/* Names first, while items know their folders by number. */
-	for (uint32_t i = 0; i < f->folder_count; i++) {
+	for (uint32_t i = 0; m->names && i < f->folder_count; i++) {
 		const struct found_folder *d = &f->folders[i];
 		if (d->end - d->begin > 1)
 			qsort_r(f->items + d->begin, d->end - d->begin, sizeof *f->items,

@@ -249,6 +249,33 @@ Test(index, made_up)
 	CHECK("readdir", "top");
 }
 
+/* Orders that are the source's own follow its readdir. */
+Test(index, readdir)
+{
+	char names[64][300], name[32];
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < 30; i++) {
+		snprintf(name, sizeof name, "b/%u.png", i * 7919 % 101);
+		make_in_ds(name);
+	}
+	make_in_ds("a/x.jpg");
+	make_in_ds("a/.hidden.jpg");
+	strcpy(names[n++], "a/x.jpg");
+	int fd = openat(top_fd, "ds/b", O_RDONLY | O_DIRECTORY);
+	autoclosedir DIR *dir = fdopendir(fd);
+	for (const struct dirent *d; (d = readdir(dir));)
+		if (*d->d_name != '.')
+			snprintf(names[n++], sizeof names[0], "b/%s", d->d_name);
+	cr_assert_eq(n, 31);
+	json_t *order = json_array();
+	for (unsigned i = 0; i < n; i++)
+		json_array_append_new(order, json_string(names[i]));
+	unlinkat(top_fd, "ds/a/.hidden.jpg", 0);
+	check_order("inaturalist", order, false);
+	json_decref(order);
+}
+
 static void put_text(const char *name, const char *text)
 {
 	int fd = openat(top_fd, name, O_WRONLY | O_CREAT | O_TRUNC, 0644);
