@@ -3,10 +3,10 @@
 
 #include <criterion/criterion.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <xxhash.h>
 
 #include "cleanup.h"
@@ -79,40 +79,112 @@ void vectors_hashed(const json_t *item, const uint32_t *got, size_t count, const
 	cr_assert_str_eq(hash, vectors_text(item, "xxh3_64"), "%s", what);
 }
 
-struct clair_sampler *vectors_sampler(const char *name, uint32_t n, uint32_t world,
-				      const uint64_t *sizes, const char *format, ...)
+uint64_t vectors_fnv(uint64_t h, const uint32_t *items, size_t n)
 {
+	for (size_t i = 0; i < n; i++)
+		h = (h ^ items[i]) * 1099511628211u;
+	return h;
+}
+
+/* A list of numbers as a file, one a line; NAME becomes its path. */
+static void write_lines(const json_t *list, char name[])
+{
+	int fd = mkstemp(name);
+	autofclose FILE *f = fd < 0 ? NULL : fdopen(fd, "w");
+	const json_t *v = NULL;
+	size_t i = 0;
+
+	cr_assert_not_null(f);
+	json_array_foreach(list, i, v) {
+		if (json_is_real(v))
+			fprintf(f, "%.17g\n", json_real_value(v));
+		else if (json_is_string(v))
+			fprintf(f, "%s\n", json_string_value(v));
+		else
+			fprintf(f, "%" JSON_INTEGER_FORMAT "\n", json_integer_value(v));
+	}
+}
+
+static void add_words(struct clair_words *words, const json_t *c)
+{
+	const char *key = NULL;
+	json_t *v = NULL;
+
+	json_object_foreach(json_object_get(c, "words"), key, v)
+		clair_words_set(words, key, vectors_text(json_object_get(c, "words"), key));
+	json_object_foreach(json_object_get(c, "files"), key, v) {
+		char name[] = "/tmp/clair-vectors-XXXXXX";
+
+		write_lines(v, name);
+		clair_words_set(words, key, name);
+	}
+}
+
+static struct clair_sampler *sampler_of(const json_t *c)
+{
+	const json_t *list = json_object_get(c, "sizes");
+	struct clair_order_params params = { .n = (uint32_t)vectors_u64(c, "n"),
+					     .world = (uint32_t)vectors_u64_or(c, "world", 1) };
+	autofree uint64_t *sizes = calloc(json_array_size(list) + 1, sizeof *sizes);
 	struct clair_words words = { 0 };
 	struct clair_sampler *sampler = NULL;
-	char text[1024], *error = NULL, *at = NULL;
-	va_list list;
+	char *error = NULL;
 
-	va_start(list, format);
-	vsnprintf(text, sizeof text, format, list);
-	va_end(list);
-	for (char *w = strtok_r(text, " ", &at); w; w = strtok_r(NULL, " ", &at)) {
-		char *value = strchr(w, '=');
-
-		cr_assert_not_null(value);
-		*value++ = '\0';
-		clair_words_set(&words, w, value);
-	}
-	struct clair_order_params params = { n, world, &words, sizes };
-	int r = clair_sampler_new(name, &params, NULL, NULL, &sampler, &error);
-	cr_assert_eq(r, 0, "%s: %d %s", name, r, error ? error : "");
+	for (size_t i = 0; i < json_array_size(list); i++)
+		sizes[i] = (uint64_t)json_integer_value(json_array_get(list, i));
+	add_words(&words, c);
+	params.words = &words;
+	params.sizes = list ? sizes : NULL;
+	int r = clair_sampler_new(vectors_text(c, "sampler"), &params, NULL, NULL, &sampler,
+				  &error);
+	cr_assert_eq(r, 0, "%s: %d %s", vectors_text(c, "sampler"), r, error ? error : "");
+	const char *key = NULL;
+	json_t *v = NULL;
+	json_object_foreach(json_object_get(c, "files"), key, v)
+		unlink(clair_words_get(&words, key));
 	clair_words_finish(&words);
 	return sampler;
 }
 
-void vectors_epoch(struct clair_sampler *sampler, uint64_t epoch, uint32_t rank,
-		   const json_t *want, const char *what)
+static void check_one(struct clair_sampler *sampler, const json_t *w, const char *what)
 {
+	const json_t *order = json_object_get(w, "order");
 	struct clair_indices got = { 0 };
-	char text[200];
+	uint64_t epoch = vectors_u64_or(w, "epoch", 0), rank = vectors_u64_or(w, "rank", 0);
+	char text[400], hash[20];
 
-	snprintf(text, sizeof text, "%s epoch %" PRIu64 " rank %u", what, epoch, rank);
-	int r = clair_sampler_epoch(sampler, epoch, rank, &got);
+	snprintf(text, sizeof text, "%s epoch %" PRIu64 " rank %" PRIu64, what, epoch, rank);
+	int r = clair_sampler_epoch(sampler, epoch, (uint32_t)rank, &got);
 	cr_assert_eq(r, 0, "%s: %d", text, r);
-	vectors_same(want, got.at, got.count, false, text);
+	if (order) {
+		vectors_same(order, got.at, got.count, json_is_true(json_object_get(w, "prefix")),
+			     text);
+	} else {
+		cr_assert_eq(got.count, vectors_u64(w, "len"), "%s", text);
+		snprintf(hash, sizeof hash, "%016" PRIx64,
+			 vectors_fnv(1469598103934665603u, got.at, got.count));
+		cr_assert_str_eq(hash, vectors_text(w, "fnv"), "%s", text);
+	}
 	clair_indices_finish(&got);
+}
+
+void vectors_orders(const char *file)
+{
+	json_t *root = vectors_load(file), *c = NULL, *w = NULL;
+	size_t i = 0, k = 0;
+
+	cr_assert(json_array_size(root) > 0, "%s is empty", file);
+	json_array_foreach(root, i, c) {
+		struct clair_sampler *sampler = sampler_of(c);
+		char *words = json_dumps(json_object_get(c, "words"), JSON_COMPACT);
+		char what[300];
+
+		snprintf(what, sizeof what, "%s[%zu] n=%u %s", file, i,
+			 (unsigned)vectors_u64(c, "n"), words);
+		json_array_foreach(json_object_get(c, "want"), k, w)
+			check_one(sampler, w, what);
+		free(words);
+		clair_sampler_free(sampler);
+	}
+	json_decref(root);
 }

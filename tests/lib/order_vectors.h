@@ -23,12 +23,11 @@ void vectors_same(const json_t *want, const uint32_t *got, size_t count, bool pr
 /* ITEM has n (or len), head/tail/first and xxh3_64 over little-endian u32. */
 void vectors_hashed(const json_t *item, const uint32_t *got, size_t count, const char *what);
 
-/* A sampler by name with the words "a=1 b=2"; SIZES may be NULL. */
-struct clair_sampler *vectors_sampler(const char *name, uint32_t n, uint32_t world,
-				      const uint64_t *sizes, const char *format, ...)
-	__attribute__((format(printf, 5, 6)));
-/* One epoch of one rank against WANT (an array of indices). */
-void vectors_epoch(struct clair_sampler *sampler, uint64_t epoch, uint32_t rank,
-		   const json_t *want, const char *what);
+uint64_t vectors_fnv(uint64_t h, const uint32_t *items, size_t n);
+
+/* NAME.json is a list of samplers: {sampler, n, world, words, sizes, files, want}, WANT the
+ * {epoch, rank, order} to expect, in the order in which they are asked for (order, or fnv
+ * and len of a long one). FILES are words whose value is a file with these lines. */
+void vectors_orders(const char *name);
 
 #endif

@@ -176,13 +176,6 @@ static void seed_cxx(struct clair_cxx_engine *e, const json_t *c, int gcc)
 	}
 }
 
-static uint64_t fnv(uint64_t h, const uint32_t *items, size_t n)
-{
-	for (size_t i = 0; i < n; i++)
-		h = (h ^ items[i]) * 1099511628211u;
-	return h;
-}
-
 static void shuffles(const json_t *list, int gcc)
 {
 	const json_t *c = NULL;
@@ -199,7 +192,7 @@ static void shuffles(const json_t *list, int gcc)
 		clair_iota(got, n);
 		for (int twice = 0; twice < 2; twice++) {
 			clair_cxx_shuffle(&e, got, n);
-			h = fnv(h, got, n);
+			h = vectors_fnv(h, got, n);
 		}
 		snprintf(text, sizeof text, "%016llx", (unsigned long long)h);
 		cr_assert_str_eq(text, vectors_text(c, "fnv"), "gcc %d, %s, n=%u", gcc,
