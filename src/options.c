@@ -235,8 +235,8 @@ static struct clair_stream_option *stream_of(struct clair_options *o, const char
 	return &streams[o->stream_count++];
 }
 
-static int set_order_word(struct clair_words *words, const char *word, const char *value,
-			  char **error)
+int clair_options_set_order_word(struct clair_words *words, const char *word,
+				 const char *value, char **error)
 {
 	static const char *const with_file[] = { "list:", "coco:", "json:" };
 	int r = clair_options_check_word(word, value, error);
@@ -284,7 +284,8 @@ static int add_stream(struct clair_options *o, const char *value, char **error)
 					 "stream=%s: '%s' is no word that describes an "
 					 "order; see clairfs.conf(5)",
 					 value, pair);
-		int r = set_order_word(&s->words, pair, equals + 1, error);
+		int r = clair_options_set_order_word(&s->words, pair, equals + 1,
+						     error);
 		if (r < 0)
 			return r;
 	}
@@ -372,7 +373,9 @@ static int set_word(struct clair_options *o, const char *word, const char *value
 		if (r < 0)
 			return r;
 		r = set_mount_word(o, word, value, &known, error);
-		return known || r < 0 ? r : set_order_word(&o->order, word, value, error);
+		return known || r < 0 ?
+			       r :
+			       clair_options_set_order_word(&o->order, word, value, error);
 	}
 	return clair_bad(error, "%s: there is no such option; clairfs.conf(5) lists them",
 			 word);

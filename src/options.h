@@ -59,6 +59,14 @@ int clair_options_stream_words(const struct clair_options *options, const char *
 bool clair_options_is_order_word(const char *word);
 /* Checks one order word's value as far as it can be without a sampler. */
 int clair_options_check_word(const char *word, const char *value, char **error);
+/* Checks an order word and puts it into WORDS under its proper name (rank is ranks), with
+ * files made absolute. */
+int clair_options_set_order_word(struct clair_words *words, const char *word,
+				 const char *value, char **error);
+/* Whether the options go with the source at ABSOLUTE: no cache folder lies in it. 0 or
+ * -EINVAL with *error. */
+int clair_options_check_source(const struct clair_options *options, const char *absolute,
+			       char **error);
 /* "512M", "2G", "1.5T", "10%" (of MEMORY), plain bytes; K = 1024. 0 or -EINVAL. */
 int clair_size_parse(const char *text, uint64_t memory, uint64_t *bytes);
 /* `0`, `0-3`, `0,2`: ascending without doubles, heap. */

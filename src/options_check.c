@@ -133,3 +133,22 @@ int clair_options_stream_words(const struct clair_options *o, const char *path,
 			r = clair_words_copy(words, &o->streams[i].words);
 	return r;
 }
+
+int clair_options_check_source(const struct clair_options *o, const char *source,
+			       char **error)
+{
+	size_t n = strlen(source);
+
+	for (size_t i = 0; i < o->cache_count; i++) {
+		/* What is not there yet is made under its real parent. */
+		autofree char *real = realpath(o->caches[i].path, NULL);
+		const char *path = real ? real : o->caches[i].path;
+		if (!strncmp(path, source, n) &&
+		    (!path[n] || path[n] == '/' || source[n - 1] == '/'))
+			return clair_bad(error,
+					 "cache=%s: lies in the source %s; give a folder on "
+					 "a local disk",
+					 o->caches[i].path, source);
+	}
+	return 0;
+}

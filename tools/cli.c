@@ -262,8 +262,14 @@ struct clair_catalog *cli_catalog(const struct clair_options *options, int root_
 {
 	struct clair_catalog *catalog = NULL;
 	bool shown = false, terminal = isatty(STDERR_FILENO);
+	char *error = NULL;
 
-	int r = clair_catalog_open(options, root_fd, absolute,
+	int r = clair_options_check_source(options, absolute, &error);
+	if (r < 0) {
+		*status = cli_error(r, error, "cache");
+		return NULL;
+	}
+	r = clair_catalog_open(options, root_fd, absolute,
 				   terminal ? show_progress : NULL, &shown, &catalog, NULL);
 	if (shown)
 		fprintf(stderr, "\r\033[K");

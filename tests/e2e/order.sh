@@ -71,6 +71,8 @@ printf '[clairfs]\nseed = 42\nworld = 2\nranks = 1\n' >"$work/conf"
 prints "6 8 5 9 7" order --n 10 -o "config=$work/conf"
 prints "0 1 2 3 4 5" order "$data" -o "sampler=sequential,catalog=$work/catalog"
 [ -s "$work/catalog" ] || fail "the catalog was not saved"
+prints "0 1 2 3 4 5" order "$data" -o "sampler=sequential,cache=$work/cache:1M"
+[ -s "$work/cache/catalog" ] || fail "the catalog was not saved beside the cache"
 touch "$data/a/3.png"
 prints "0 1 2 3 4 5 6" order "$data" -o "sampler=sequential,catalog=$work/catalog"
 
@@ -96,6 +98,7 @@ mistake "too many" order "$data" "$data" -o seed=1
 mistake "--paths" order --n 3 --paths -o seed=1
 mistake "--stream" order "$data" --stream nope -o seed=1
 mistake "config" order --n 3 -o config=/no/such/file
+mistake "lies in the source" order "$data" -o "seed=1,cache=$data/c:1M"
 mistake "writable" order --n 3 -o writable=1,seed=1
 
 for words in "--help" "order --help" "--version" "order --version" "order --list" \
