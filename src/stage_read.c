@@ -153,7 +153,8 @@ static bool keep_demanded(struct clair_stage *st, struct flight *f)
 	struct sample *x = &st->samples[f->id];
 	uint64_t size = f->size;
 
-	if (!followed(st, f->id) || x->state != S_ABSENT || (x->flags & F_CHANGED))
+	if (!followed(st, f->id) || x->state != S_ABSENT ||
+	    (x->flags & (F_CHANGED | F_LOADED)))
 		return false;
 	if (stage_may_keep(st, f->id)) {
 		if (st->keep == CLAIR_KEEP_KERNEL) {
@@ -182,6 +183,23 @@ static bool keep_demanded(struct clair_stage *st, struct flight *f)
 	return f->arena_at != CLAIR_ARENA_NONE;
 }
 
+/* What a READ gets of F comes into the page cache: it is kept or counted. lock, let go of
+ * for the copy into the arena */
+static void keep_bytes(struct clair_stage *st, struct flight *f)
+{
+	if (!keep_demanded(st, f))
+		return;
+	pthread_mutex_unlock(&st->lock);
+	flight_store(st, f);
+	pthread_mutex_lock(&st->lock);
+	if (f->arena_at == CLAIR_ARENA_NONE)
+		return;
+	/* It changed meanwhile. */
+	clair_arena_undo(st->arena, f->arena_at, f->size);
+	stage_give(&st->ram, f->size);
+	f->arena_at = CLAIR_ARENA_NONE;
+}
+
 /* A READ came first: fetches the whole file. F is listed and held by the caller. lock */
 static int demand(struct clair_stage *st, struct flight *f)
 {
@@ -191,24 +209,13 @@ static int demand(struct clair_stage *st, struct flight *f)
 	flight_finish(st, f, r);
 	if (r == -ESTALE)
 		stage_mark_changed(st, f->id);
-	if (r < 0)
-		return r;
-	if (st->samples[f->id].flags & F_CHANGED) {
+	if (r == 0 && (st->samples[f->id].flags & F_CHANGED)) {
 		flight_unlist(st, f);
-		return -ESTALE;
+		r = -ESTALE;
 	}
-	flight_hold(st, f);
-	if (keep_demanded(st, f)) {
-		pthread_mutex_unlock(&st->lock);
-		flight_store(st, f);
-		pthread_mutex_lock(&st->lock);
-		if (f->arena_at != CLAIR_ARENA_NONE) { /* changed meanwhile */
-			clair_arena_undo(st->arena, f->arena_at, f->size);
-			stage_give(&st->ram, f->size);
-			f->arena_at = CLAIR_ARENA_NONE;
-		}
-	}
-	return 0;
+	if (r == 0)
+		flight_hold(st, f);
+	return r;
 }
 
 /* Adds the time from FROM on that no other READ of F has counted. lock */
@@ -251,8 +258,11 @@ static int read_flight(struct clair_stage *st, uint32_t id, uint64_t offset, siz
 		r = demand(st, f);
 	}
 	count_stall(st, f, id, begun);
-	if (r == 0)
+	if (r == 0) {
+		if (small)
+			keep_bytes(st, f);
 		return hand_out(st, f, offset, size, out);
+	}
 	flight_put(st, f);
 	/* Another thread's failure, a change, or a load that hangs: the source decides. */
 	return 1;

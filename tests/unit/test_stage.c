@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <criterion/criterion.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "clock.h"
+#include "stage_world.h"
+#include "stats.h"
+
+#define WORDS                                                                           \
+	{                                                                               \
+		"seed", "42", "sampler", "torch-distributed", "index", "sorted"         \
+	}
+#define FILES 200
+#define WAIT_MS 30000
+
+/* Reads EPOCHS epochs as one reader does; after every file waits for the stage when PACED. */
+static void train(struct world *w, const struct world_config *c, uint64_t from, uint64_t to,
+		  bool paced)
+{
+	for (uint64_t e = from; e < to; e++) {
+		struct clair_epoch *order = world_order(w, c->words, e, 0);
+		for (uint32_t i = 0; i < order->count; i++) {
+			if (paced)
+				cr_assert_eq(clair_stage_wait_full(w->stage, WAIT_MS), 0);
+			cr_assert(world_read(w, order->ids[i], true), "epoch %lu entry %u", e, i);
+		}
+		clair_epoch_put(order);
+	}
+}
+
+/* BEYOND: bytes that READs may bring in before the workers have dropped others. */
+static void check_bound(struct world *w, const struct world_config *c, uint64_t epochs,
+			uint64_t beyond)
+{
+	uint64_t bound = clair_pfs_bound(world_dataset(w), c->ram, epochs);
+	uint64_t samples = w->stats.pfs.samples, opens = w->stats.pfs_opens;
+
+	cr_expect_leq(w->stats.pfs.bytes, bound + bound / 100, "%lu of %lu",
+		      (uint64_t)w->stats.pfs.bytes, bound);
+	cr_expect_eq(samples, opens);
+	cr_expect_leq(w->resident_most, (c->keep == CLAIR_KEEP_ARENA ? 0 : c->ram) * 1.1 +
+						c->staging * 1.1 + beyond);
+}
+
+static void half_fits(enum clair_keep keep)
+{
+	struct world_config c = { .files = FILES, .ram = 10 << 20, .staging = 4 << 20,
+				  .keep = keep, .words = { "seed", "42", "sampler",
+				  "torch-distributed", "index", "sorted", "epochs", "5" } };
+	struct world w;
+
+	world_begin(&w, &c);
+	cr_assert_eq(clair_stage_start(w.stage), 0);
+	train(&w, &c, 0, 5, true);
+	check_bound(&w, &c, 5, 0);
+	struct clair_epoch_stats sums = world_sums(&w);
+	cr_expect_eq(sums.opens, 5 * FILES);
+	cr_expect_eq(sums.staged, 5 * FILES);
+	cr_expect_eq(sums.late + sums.missed + sums.unpredicted, 0);
+	cr_expect_eq(w.stats.lost_samples, 0);
+	world_end(&w);
+}
+
+Test(stage, half_fits_kernel)
+{
+	half_fits(CLAIR_KEEP_KERNEL);
+}
+
+Test(stage, half_fits_arena)
+{
+	half_fits(CLAIR_KEEP_ARENA);
+}
+
+static void fits(enum clair_keep keep)
+{
+	struct world_config c = { .files = FILES, .ram = 64 << 20, .staging = 4 << 20,
+				  .keep = keep, .words = WORDS };
+	struct world w;
+
+	world_begin(&w, &c);
+	cr_assert_eq(clair_stage_start(w.stage), 0);
+	train(&w, &c, 0, 3, true);
+	check_bound(&w, &c, 3, 0);
+	cr_expect_eq(w.stats.pfs_opens, FILES);
+	cr_expect_eq(world_sums(&w).staged, 3 * FILES);
+	world_end(&w);
+}
+
+Test(stage, fits_kernel)
+{
+	fits(CLAIR_KEEP_KERNEL);
+}
+
+Test(stage, fits_arena)
+{
+	fits(CLAIR_KEEP_ARENA);
+}
+
+/* A reader that never waits: bytes are right, nothing is read twice. */
+Test(stage, reader_outruns)
+{
+	struct world_config c = { .files = FILES, .ram = 10 << 20, .staging = 4 << 20,
+				  .keep = CLAIR_KEEP_KERNEL, .words = { "seed", "42", "sampler",
+				  "torch-distributed", "index", "sorted", "epochs", "4" } };
+	struct world w;
+
+	world_begin(&w, &c);
+	cr_assert_eq(clair_stage_start(w.stage), 0);
+	train(&w, &c, 0, 4, false);
+	check_bound(&w, &c, 4, 2 * c.staging);
+	struct clair_epoch_stats sums = world_sums(&w);
+	cr_expect_eq(sums.opens, 4 * FILES);
+	cr_expect_eq(sums.staged + sums.late + sums.missed, 4 * FILES);
+	world_end(&w);
+}
+
+Test(stage, auto_keep)
+{
+	struct world_config c = { .files = 20, .ram = 64 << 20, .staging = 4 << 20,
+				  .words = WORDS };
+
+	for (int tells = 0; tells < 2; tells++) {
+		struct world w;
+		world_begin(&w, &c);
+		w.cannot_tell = !tells;
+		cr_assert_eq(clair_stage_start(w.stage), 0);
+		cr_assert_eq(clair_stage_wait_full(w.stage, WAIT_MS), 0);
+		json_t *o = json_object();
+		clair_stage_json(w.stage, o);
+		cr_expect_str_eq(json_string_value(json_object_get(o, "keep")),
+				 tells ? "kernel" : "arena");
+		json_decref(o);
+		world_end(&w);
+	}
+}
+
+/* Without a stream, or with an unknown order: every READ is answered, one open a file. */
+Test(stage, plain)
+{
+	struct world_config c = { .files = 20, .ram = 64 << 20, .staging = 4 << 20,
+				  .large = 9 << 20, .words = { "seed", "auto" } };
+	struct world w;
+
+	world_begin(&w, &c);
+	cr_assert_eq(clair_stage_start(w.stage), 0);
+	uint32_t n = clair_catalog_count(w.catalog), files = 0;
+	for (uint32_t id = 0; id < n; id++) {
+		const struct clair_entry *e = clair_catalog_entry(w.catalog, id);
+		if (e->kind != CLAIR_FILE)
+			continue;
+		cr_expect(world_read(&w, id, true));
+		files += e->size <= 4 << 20;
+	}
+	cr_expect_eq(w.stats.pfs.bytes, world_dataset(&w) + 5000);
+	cr_expect_eq(world_sums(&w).staged, 0);
+	world_end(&w);
+}
+
+/* Opens in an order of another seed: fetching ahead stops. */
+Test(stage, wrong_seed)
+{
+	struct world_config c = { .files = 1500, .size = 2000, .ram = 0, .staging = 512 << 10,
+				  .keep = CLAIR_KEEP_KERNEL, .words = WORDS };
+	const char *other[] = { "seed", "7", "sampler", "torch-distributed", "index", "sorted",
+				NULL };
+	struct world w;
+
+	world_begin(&w, &c);
+	cr_assert_eq(clair_stage_start(w.stage), 0);
+	struct clair_epoch *order = world_order(&w, other, 0, 0);
+	for (uint32_t i = 0; i < order->count; i++) {
+		cr_assert(world_read(&w, order->ids[i], true));
+		if (i == 500) {
+			cr_assert_eq(clair_stage_wait_full(w.stage, WAIT_MS), 0);
+			cr_expect_leq(w.stats.pfs_opens, 2000);
+		}
+	}
+	/* From then on only what was read was fetched. */
+	cr_expect_leq(w.stats.pfs_opens, 2500);
+	clair_epoch_put(order);
+	world_end(&w);
+}
+
+Test(stage, lost_pages)
+{
+	struct world_config c = { .files = 20, .ram = 64 << 20, .staging = 4 << 20,
+				  .keep = CLAIR_KEEP_KERNEL, .words = WORDS };
+	struct world w;
+
+	world_begin(&w, &c);
+	cr_assert_eq(clair_stage_start(w.stage), 0);
+	train(&w, &c, 0, 1, true);
+	for (uint32_t id = 0; id < clair_catalog_count(w.catalog); id++)
+		if (clair_catalog_entry(w.catalog, id)->kind == CLAIR_FILE)
+			world_lose(&w, id);
+	train(&w, &c, 1, 2, true);
+	struct clair_epoch_stats sums = world_sums(&w);
+	cr_expect_eq(sums.missed + sums.late, 0);
+	cr_expect_eq(w.stats.lost_samples, 20);
+	world_end(&w);
+}
+
+Test(stage, large_in_pieces)
+{
+	struct world_config c = { .files = 20, .ram = 0, .staging = 32 << 20,
+				  .large = (13 << 20) + 17, .keep = CLAIR_KEEP_KERNEL,
+				  .words = WORDS };
+	struct world w;
+
+	world_begin(&w, &c);
+	cr_assert_eq(clair_stage_start(w.stage), 0);
+	cr_assert_eq(clair_stage_wait_full(w.stage, WAIT_MS), 0);
+	uint32_t id = clair_catalog_find(w.catalog, "train/large.png");
+	cr_expect(world_is_resident(&w, id));
+	cr_expect_str_eq(clair_stage_where(w.stage, id), "staged");
+	cr_expect(world_read(&w, id, false));
+	world_end(&w);
+}
+
+Test(stage, larger_than_budgets)
+{
+	struct world_config c = { .files = 20, .ram = 1 << 20, .staging = 4 << 20,
+				  .large = 13 << 20, .keep = CLAIR_KEEP_KERNEL,
+				  .words = WORDS };
+	struct world w;
+
+	world_begin(&w, &c);
+	cr_assert_eq(clair_stage_start(w.stage), 0);
+	train(&w, &c, 0, 2, true);
+	world_end(&w);
+}
+
+Test(stage, changed_file)
+{
+	struct world_config c = { .files = 20, .ram = 0, .staging = 300000,
+				  .keep = CLAIR_KEEP_KERNEL, .words = WORDS };
+	struct world w;
+	char path[200];
+
+	world_begin(&w, &c);
+	uint32_t id = clair_catalog_find(w.catalog, "train/00003.png");
+	snprintf(path, sizeof path, "%s/train/00003.png", w.folder);
+	struct stat st;
+	stat(path, &st);
+	FILE *f = fopen(path, "r+");
+	fputs("another beginning", f);
+	fclose(f);
+	cr_assert_eq(truncate(path, st.st_size - 3000), 0);
+	cr_assert_eq(clair_stage_start(w.stage), 0);
+	train(&w, &c, 0, 1, true);
+	cr_expect(clair_stage_is_changed(w.stage, id));
+	cr_expect_eq(w.invalidated, 1);
+	world_end(&w);
+}
+
+/* A push that hangs costs its worker: stop ends in time. */
+Test(stage, stop_with_a_hanging_worker)
+{
+	struct world_config c = { .files = 20, .ram = 0, .staging = 4 << 20,
+				  .keep = CLAIR_KEEP_KERNEL, .words = WORDS, .threads = 2 };
+	struct world *w = malloc(sizeof *w);
+
+	world_begin(w, &c);
+	w->hang = true;
+	cr_assert_eq(clair_stage_start(w->stage), 0);
+	while (!atomic_load(&w->hanging))
+		usleep(1000);
+	/* A READ of what hangs is answered, from the loaded bytes. */
+	struct clair_epoch *order = world_order(w, c.words, 0, 0);
+	cr_expect(world_read(w, order->ids[0], true));
+	int64_t begun = clair_now_ns();
+	clair_stage_stop(w->stage);
+	cr_expect_lt(clair_now_ns() - begun, 10 * CLAIR_NS_PER_S);
+	clair_stage_free(w->stage); /* left behind with its thread */
+	clair_epoch_put(order);
+	char command[128];
+	snprintf(command, sizeof command, "rm -rf '%s'", w->folder);
+	cr_expect_eq(system(command), 0);
+}
+
+/* The stream is replaced while it is staged. */
+Test(stage, stream_replaced)
+{
+	struct world_config c = { .files = FILES, .ram = 0, .staging = 4 << 20,
+				  .keep = CLAIR_KEEP_KERNEL, .words = { "seed", "7" } };
+	struct world_config right = { .words = WORDS };
+	struct world w;
+
+	world_begin(&w, &c);
+	cr_assert_eq(clair_stage_start(w.stage), 0);
+	cr_assert_eq(world_set_stream(&w, right.words), 0);
+	train(&w, &right, 0, 1, true);
+	struct clair_epoch_stats sums = world_sums(&w);
+	cr_expect_eq(sums.staged, FILES);
+	cr_expect_leq(w.resident_most, (4 << 20) * 1.1);
+	world_end(&w);
+}
