@@ -26,7 +26,8 @@ struct clair_entry {
 	uint32_t parent;  /* id; the root's is 0 */
 	uint32_t name;    /* offset of the NUL-terminated name in the names */
 	uint32_t first;   /* folder: first child; link: offset of its target in the names */
-	uint32_t count;   /* folder: children; file: number of hard links */
+	uint32_t count;   /* folder: children; file: number of hard links; special: its
+			     type (S_IFMT) */
 	uint16_t mode;    /* permissions and set-id bits (07777) */
 	uint16_t owner;   /* index into the owners */
 	uint8_t kind;     /* enum clair_kind */
