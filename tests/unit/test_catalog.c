@@ -8,6 +8,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include "catalog.h"
 #include "catalog_open.h"
@@ -160,6 +161,59 @@ Test(catalog, damage_is_seen)
 	clair_catalog_free(d);
 	clair_catalog_free(c);
 	free(bytes);
+}
+
+static void use_all(const struct clair_catalog *c)
+{
+	char path[4096];
+
+	for (uint32_t id = 0; id < clair_catalog_count(c); id++) {
+		const struct clair_entry *e = clair_catalog_entry(c, id);
+		const char *name = clair_catalog_name(c, id);
+
+		clair_catalog_path(c, id, path, sizeof path);
+		clair_catalog_find(c, path);
+		clair_catalog_child(c, e->parent, name, strlen(name));
+		uint32_t to = clair_catalog_resolve(c, id);
+		cr_assert(to == CLAIR_NO_ID || to < clair_catalog_count(c));
+		clair_catalog_owner(c, id);
+		if (e->kind == CLAIR_FOLDER)
+			cr_assert(e->count <= clair_catalog_count(c));
+	}
+}
+
+/* A peer may send anything with a right checksum: it is refused, or harmless. The checksum
+ * is eight bytes at 16 and covers what follows it. */
+Test(catalog, forged_ones_do_no_harm)
+{
+	struct clair_catalog *c = NULL, *d = NULL;
+	void *packed = NULL;
+	size_t size = 0;
+	unsigned random = 12345, accepted = 0;
+
+	cr_assert_eq(clair_catalog_walk(top_fd, 2, NULL, NULL, &c), 0);
+	cr_assert_eq(clair_catalog_pack(c, &packed, &size), 0);
+	unsigned char *bytes = packed;
+	for (int i = 0; i < 20000; i++) {
+		random = random * 1103515245 + 12345;
+		size_t at = 24 + (random >> 8) % (size - 24);
+		unsigned char before = bytes[at];
+		random = random * 1103515245 + 12345;
+		bytes[at] = i % 3 ? (unsigned char)(random >> 16) : 0xff;
+		uint64_t sum = XXH3_64bits(bytes + 24, size - 24);
+		memcpy(bytes + 16, &sum, sizeof sum);
+		int r = clair_catalog_unpack(bytes, size, &d);
+		cr_assert(r == 0 || r == -EBADMSG);
+		if (r == 0) {
+			use_all(d);
+			clair_catalog_free(d);
+			accepted++;
+		}
+		bytes[at] = before;
+	}
+	cr_assert(accepted > 0 && accepted < 20000);
+	free(packed);
+	clair_catalog_free(c);
 }
 
 Test(catalog, unreadable_root)
