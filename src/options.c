@@ -21,7 +21,7 @@ static const char *const fuse_words[] = { "allow_other", "allow_root",	"fsname",
 					  "default_permissions", "clone_fd",
 					  "max_idle_threads" };
 /* Words of fstab and mount(8) that mean nothing to us. */
-static const char *const ignored[] = { "rw",   "auto",	  "noauto", "user", "users",
+static const char *const ignored[] = { "auto",	  "noauto", "user", "users",
 				       "nouser", "defaults", "nofail", "_netdev", "owner",
 				       "group", "async", "sync", "dirsync", "relatime",
 				       "norelatime", "strictatime", "nostrictatime",
@@ -362,6 +362,10 @@ static int set_word(struct clair_options *o, const char *word, const char *value
 
 	if (!strcmp(word, "ro"))
 		return set_flag(word, value, &o->read_only, error);
+	if (!strcmp(word, "rw")) {
+		o->read_only = false;
+		return 0;
+	}
 	if (!strcmp(word, "writable"))
 		return set_writable(o, value, error);
 	if (IS_IN(fuse_words, word))

@@ -121,8 +121,8 @@ static bool take(const struct cli_spec *spec, int c, const char *word, struct cl
 		cli->args[cli->count++] = optarg;
 		return true;
 	}
-	if (c == HELP || c == VERSION_FLAG) {
-		if (c == HELP)
+	if (c == HELP || c == 'h' || c == VERSION_FLAG || c == 'V') {
+		if (c == HELP || c == 'h')
 			print_help(spec);
 		else
 			printf("clairfs %s\n", CLAIR_VERSION);
@@ -162,7 +162,7 @@ static bool parse_words(const struct cli_spec *spec, int argc, char **argv, stru
 	for (;;) {
 		int at = optind ? optind : 1;
 		/* '-': arguments in place, as code 1; so `--` is found where it is. */
-		int c = getopt_long(argc, argv, "-:o:", longs, NULL);
+		int c = getopt_long(argc, argv, "-:ho:V", longs, NULL);
 
 		if (c == -1)
 			break;

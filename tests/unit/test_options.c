@@ -55,6 +55,8 @@ Test(options, words)
 	add("rank=3,,ro=0");
 	cr_assert_str_eq(word("ranks"), "3");
 	cr_assert_not(o.read_only);
+	add("ro,rw,nofail,x-systemd.automount");
+	cr_assert_not(o.read_only);
 }
 
 Test(options, files_are_absolute)
