@@ -52,9 +52,14 @@ static bool is_family_word(const char *word)
 	return false;
 }
 
+bool clair_options_is_common_word(const char *word)
+{
+	return IS_IN(order_words, word);
+}
+
 bool clair_options_is_order_word(const char *word)
 {
-	return IS_IN(order_words, word) || is_family_word(word);
+	return clair_options_is_common_word(word) || is_family_word(word);
 }
 
 int clair_options_init(struct clair_options *o)

@@ -52,9 +52,11 @@ int clair_options_environment(struct clair_options *options);
 /* What can be said only when all is known (epochs < epoch, two caches in one place, …). */
 int clair_options_check(const struct clair_options *options, char **error);
 /* Adds to WORDS what holds for the stream of PATH (as in struct clair_stream_option): the
- * words for all streams, then its own. 0 or -ENOMEM. */
+ * words for all streams as far as its sampler has them, then its own. 0 or -ENOMEM. */
 int clair_options_stream_words(const struct clair_options *options, const char *path,
 			       struct clair_words *words);
+/* Whether WORD is one that every stream may have, whatever its sampler. */
+bool clair_options_is_common_word(const char *word);
 /* Whether WORD describes an order, so that it may be set at run time. */
 bool clair_options_is_order_word(const char *word);
 /* Checks one order word's value as far as it can be without a sampler. */

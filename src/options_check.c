@@ -7,6 +7,7 @@
 
 #include "cleanup.h"
 #include "options.h"
+#include "sampler.h"
 
 /* --- environment ------------------------------------------------------------------- */
 
@@ -123,15 +124,36 @@ int clair_options_check(const struct clair_options *o, char **error)
 	return r;
 }
 
+/* A word for all streams does not concern a stream whose own sampler has no such word. */
+static bool concerns(const char *word, const struct clair_words *own)
+{
+	const char *sampler = own ? clair_words_get(own, "sampler") : NULL;
+	const struct clair_family *family = sampler ? clair_family_find(sampler) : NULL;
+	bool is_list = sampler && !strncmp(sampler, "list:", 5);
+
+	if (clair_options_is_common_word(word) || (!family && !is_list))
+		return true;
+	for (const struct clair_family_word *w = family ? family->words : NULL; w && w->name;
+	     w++)
+		if (!strcmp(w->name, word))
+			return true;
+	return false;
+}
+
 int clair_options_stream_words(const struct clair_options *o, const char *path,
 			       struct clair_words *words)
 {
-	int r = clair_words_copy(words, &o->order);
+	const struct clair_words *own = NULL;
+	int r = 0;
 
-	for (size_t i = 0; r == 0 && i < o->stream_count; i++)
+	for (size_t i = 0; i < o->stream_count; i++)
 		if (!strcmp(o->streams[i].path, path))
-			r = clair_words_copy(words, &o->streams[i].words);
-	return r;
+			own = &o->streams[i].words;
+	for (size_t i = 0; r == 0 && i < o->order.count; i++)
+		if (concerns(o->order.items[i].key, own))
+			r = clair_words_set(words, o->order.items[i].key,
+					    o->order.items[i].value);
+	return r == 0 && own ? clair_words_copy(words, own) : r;
 }
 
 int clair_options_check_source(const struct clair_options *o, const char *source,

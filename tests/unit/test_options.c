@@ -106,6 +106,14 @@ Test(options, streams)
 	cr_assert_eq(clair_options_stream_words(&o, "val", &words), 0);
 	cr_assert_str_eq(clair_words_get(&words, "batch"), "4");
 	clair_words_finish(&words);
+	/* Words of another sampler's do not concern it. */
+	add("sampler=torch-default,skip=3");
+	cr_assert_eq(clair_options_stream_words(&o, "val", &words), 0);
+	cr_assert_null(clair_words_get(&words, "skip"));
+	clair_words_finish(&words);
+	cr_assert_eq(clair_options_stream_words(&o, "train", &words), 0);
+	cr_assert_str_eq(clair_words_get(&words, "skip"), "3");
+	clair_words_finish(&words);
 }
 
 /* Each is refused with one line that names the word. */
