@@ -109,6 +109,7 @@ static void finish_stream(struct stream *s)
 	for (size_t l = 0; l < s->lane_count; l++) {
 		clair_epoch_put(s->lanes[l].now);
 		clair_epoch_put(s->lanes[l].then);
+		free(s->lanes[l].done);
 	}
 	free(s->lanes);
 	clair_tracker_free(s->tracker);
@@ -218,7 +219,8 @@ static int make_lanes(struct stream *s)
 
 		clair_tracker_position(s->tracker, l, &pos);
 		lane->pass = pos.pass;
-		int r = clair_stream_epoch(s->stream, pos.epoch, ranks[l], &lane->now);
+		struct clair_epoch *now;
+		int r = clair_stream_epoch(s->stream, pos.epoch, ranks[l], &now);
 		if (r == -ENOMEM)
 			return r;
 		if (r < 0)
@@ -227,7 +229,7 @@ static int make_lanes(struct stream *s)
 		lane->next_epoch = next < clair_stream_end_epoch(s->stream) ? next :
 									      UINT64_MAX;
 		lane->ended = lane->next_epoch == UINT64_MAX;
-		lane->head = lane->tail = pos.low;
+		lane_begin(lane, now, pos.low);
 	}
 	return 0;
 }

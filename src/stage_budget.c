@@ -7,7 +7,7 @@
  * dentry. Up to 9 % of the budget is slack for that. */
 #define INODE_BYTES 1200u
 
-static uint64_t real_bytes(uint64_t size)
+uint64_t stage_real(uint64_t size)
 {
 	return ((size + 4095) & ~4095ull) + INODE_BYTES;
 }
@@ -21,18 +21,18 @@ bool stage_fits(const struct budget *b, uint64_t size, bool pages)
 {
 	if (b->bytes > b->limit || size > b->limit - b->bytes)
 		return false;
-	return !pages || b->real + real_bytes(size) <= real_limit(b);
+	return !pages || b->real + stage_real(size) <= real_limit(b);
 }
 
 bool stage_too_large(const struct budget *b, uint64_t size)
 {
-	return size > b->limit || real_bytes(size) > real_limit(b);
+	return size > b->limit || stage_real(size) > real_limit(b);
 }
 
 void stage_take(struct budget *b, uint64_t size)
 {
 	b->bytes += size;
-	b->real += real_bytes(size);
+	b->real += stage_real(size);
 	b->samples++;
 }
 
@@ -40,7 +40,7 @@ void stage_give(struct budget *b, uint64_t size)
 {
 	assert(b->bytes >= size && b->samples > 0);
 	b->bytes -= size;
-	b->real -= real_bytes(size);
+	b->real -= stage_real(size);
 	b->samples--;
 }
 

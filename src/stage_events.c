@@ -144,6 +144,10 @@ static void follow(struct clair_stage *st, struct stream *s, uint32_t lane)
 	autolock(&st->lock);
 	bool had = s->lanes[lane].then != NULL || s->lanes[lane].ended;
 	lane_move(st, &s->lanes[lane], &pos, next, fresh);
+	if (fresh) /* some of what lies ahead of it was opened before */
+		for (uint32_t i = pos.low; i < pos.high; i++)
+			if (clair_tracker_opened(s->tracker, lane, i))
+				lane_opened(st, &s->lanes[lane], pos.epoch, i);
 	bool has = s->lanes[lane].then != NULL || s->lanes[lane].ended;
 	if (fresh) /* needs what is staged already before it is dropped */
 		lane_next(st, s, &s->lanes[lane]);
@@ -214,6 +218,8 @@ void clair_stage_opened(struct clair_stage *st, uint32_t id, int64_t now)
 		}
 	}
 	autolock(&st->lock);
+	if (trusted && r.use == CLAIR_USE_PREDICTED)
+		lane_opened(st, &s->lanes[r.lane], r.epoch, r.index);
 	if (stage_drop_due(st) && !st->kicked)
 		stage_kick(st);
 }

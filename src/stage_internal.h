@@ -104,6 +104,7 @@ struct lane {
 	struct clair_epoch *now, *then; /* the epoch that is read; the one after */
 	uint32_t head;                  /* next entry of now, or of then when ahead */
 	uint32_t tail;                  /* entries of now before it are done with */
+	uint64_t *done;                 /* a bit an entry of now: opened; may be NULL */
 	bool ahead;                     /* head is in then */
 	bool wants_then;                /* a worker should make it */
 	bool making;
@@ -167,8 +168,9 @@ struct clair_stage {
 
 	struct drop_entry *drops; /* ring */
 	size_t drop_first, drop_count, drop_room;
-	uint64_t drop_bytes;
+	uint64_t drop_bytes; /* as stage_real counts */
 	int64_t drop_not_before;
+	size_t busy_run; /* samples in use, one after the other, without a drop */
 	bool starved; /* a lane waits for staging room */
 
 	pthread_t workers[MAX_WORKERS];
@@ -205,6 +207,8 @@ static inline uint64_t sample_size(const struct clair_stage *st, uint32_t id)
 bool stage_fits(const struct budget *b, uint64_t size, bool pages);
 void stage_take(struct budget *b, uint64_t size);
 void stage_give(struct budget *b, uint64_t size);
+/* What SIZE bytes of a sample take in the kernel, with page and inode. */
+uint64_t stage_real(uint64_t size);
 bool stage_too_large(const struct budget *b, uint64_t size);
 /* Whether RAM should keep ID. */
 bool stage_may_keep(const struct clair_stage *st, uint32_t id);
@@ -221,6 +225,11 @@ bool lane_has_epoch(const struct lane *lane, const struct clair_position *pos);
  * have it. NEXT_EPOCH: UINT64_MAX when there is none. */
 void lane_move(struct clair_stage *st, struct lane *lane, const struct clair_position *pos,
 	       uint64_t next_epoch, struct clair_epoch *fresh);
+/* LANE begins at entry LOW of EPOCH (taken). */
+void lane_begin(struct lane *lane, struct clair_epoch *epoch, uint32_t low);
+/* Entry INDEX of EPOCH was opened. */
+void lane_opened(struct clair_stage *st, struct lane *lane, uint64_t epoch,
+		 uint32_t index);
 /* The next sample that LANE wants fetched; CLAIR_NO_ID: none for now. */
 uint32_t lane_next(struct clair_stage *st, struct stream *s, struct lane *lane);
 void lane_advance(struct clair_stage *st, struct lane *lane);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Lanes: how far each local rank is staged and how far it has read. Every entry between
- * the tail and the head holds one need of its sample. The stage's lock is held in all of
+ * the tail and the head that was not opened yet holds one need of its sample. The stage's lock is held in all of
  * this file; an epoch's array is replaced only under the order lock too. */
 #include "stage_internal.h"
 
@@ -17,7 +17,7 @@ static uint64_t drop_lag(const struct clair_stage *st)
 
 static uint64_t staged_ahead(const struct clair_stage *st)
 {
-	return st->staging.bytes > st->drop_bytes ? st->staging.bytes - st->drop_bytes : 0;
+	return st->staging.real > st->drop_bytes ? st->staging.real - st->drop_bytes : 0;
 }
 
 bool stage_drop_due(const struct clair_stage *st)
@@ -58,7 +58,7 @@ void stage_queue_drop(struct clair_stage *st, uint32_t id)
 	x->flags |= F_QUEUED;
 	st->drops[(st->drop_first + st->drop_count++) % st->drop_room] =
 		(struct drop_entry){ .id = id, .since = clair_now_ns() };
-	st->drop_bytes += sample_size(st, id);
+	st->drop_bytes += stage_real(sample_size(st, id));
 }
 
 void stage_adopt(struct clair_stage *st, uint32_t id)
@@ -90,6 +90,19 @@ static void unneed(struct clair_stage *st, uint32_t id)
 		stage_queue_drop(st, id);
 }
 
+static bool is_done(const struct lane *lane, uint32_t i)
+{
+	return lane->done && (lane->done[i / 64] >> i % 64 & 1);
+}
+
+void lane_begin(struct lane *lane, struct clair_epoch *epoch, uint32_t low)
+{
+	lane->now = epoch;
+	free(lane->done);
+	lane->done = calloc(epoch->count / 64 + 1ul, sizeof *lane->done);
+	lane->head = lane->tail = MOST(low, epoch->count);
+}
+
 /* Lets go of what the head has passed in the epoch after this one. */
 static void clear_then(struct clair_stage *st, struct lane *lane)
 {
@@ -109,7 +122,8 @@ void lane_clear(struct clair_stage *st, struct lane *lane)
 		return;
 	clear_then(st, lane);
 	for (uint32_t i = lane->tail; i < lane->head; i++)
-		unneed(st, lane->now->ids[i]);
+		if (!is_done(lane, i))
+			unneed(st, lane->now->ids[i]);
 	clair_epoch_put(take_ptr(lane->now));
 	lane->head = lane->tail = 0;
 }
@@ -123,6 +137,8 @@ static void advance_tail(struct clair_stage *st, struct lane *lane, uint32_t low
 		uint32_t id = lane->now->ids[lane->tail];
 
 		st->samples[id].flags &= (uint8_t)~F_LOADED;
+		if (is_done(lane, lane->tail))
+			continue;
 		if (lane->tail < taken)
 			unneed(st, id);
 		else
@@ -140,10 +156,9 @@ static void shift(struct clair_stage *st, struct lane *lane)
 
 	advance_tail(st, lane, lane->now->count);
 	clair_epoch_put(lane->now);
-	lane->now = take_ptr(lane->then);
+	lane_begin(lane, take_ptr(lane->then), 0);
 	lane->ahead = false;
 	lane->head = head;
-	lane->tail = 0;
 	lane->wants_then = false;
 }
 
@@ -167,8 +182,7 @@ void lane_move(struct clair_stage *st, struct lane *lane, const struct clair_pos
 		shift(st, lane);
 	if (fresh) {
 		lane_clear(st, lane);
-		lane->now = fresh;
-		lane->head = lane->tail = MOST(pos->low, fresh->count);
+		lane_begin(lane, fresh, pos->low);
 	}
 	lane->pass = pos->pass;
 	if (!lane->now)
@@ -178,6 +192,20 @@ void lane_move(struct clair_stage *st, struct lane *lane, const struct clair_pos
 	lane->ended = next_epoch == UINT64_MAX;
 	if (lane->then && lane->then->epoch != next_epoch)
 		clear_then(st, lane);
+}
+
+void lane_opened(struct clair_stage *st, struct lane *lane, uint64_t epoch,
+		 uint32_t index)
+{
+	if (!lane->now || lane->now->epoch != epoch || index >= lane->now->count ||
+	    !lane->done || is_done(lane, index))
+		return;
+	lane->done[index / 64] |= 1ull << index % 64;
+	if (index < lane->tail)
+		return;
+	st->samples[lane->now->ids[index]].flags &= (uint8_t)~F_LOADED;
+	if (lane->ahead || index < lane->head)
+		unneed(st, lane->now->ids[index]);
 }
 
 void lane_advance(struct clair_stage *st, struct lane *lane)
@@ -209,6 +237,10 @@ uint32_t lane_next(struct clair_stage *st, struct stream *s, struct lane *lane)
 
 		if (lane->head < e->count) {
 			uint32_t id = e->ids[lane->head];
+			if (!lane->ahead && is_done(lane, lane->head)) {
+				lane->head++;
+				continue;
+			}
 			if (st->samples[id].state == S_DROPPING)
 				return CLAIR_NO_ID; /* soon; who drops it kicks */
 			if (!passes(st, id))

@@ -165,7 +165,6 @@ static int drop_one(struct clair_stage *st, uint32_t id)
 
 void stage_run_drop(struct clair_stage *st, struct job *job)
 {
-	size_t dropped = 0;
 	int64_t now = clair_now_ns();
 
 	for (size_t i = 0; i < job->drop_count; i++) {
@@ -182,6 +181,7 @@ void stage_run_drop(struct clair_stage *st, struct job *job)
 			if (x->flags & F_QUEUED)
 				st->drops[(st->drop_first + st->drop_count - 1) %
 					  st->drop_room].since = e.since;
+			st->busy_run++;
 			continue;
 		}
 		if (r == 1)
@@ -189,11 +189,13 @@ void stage_run_drop(struct clair_stage *st, struct job *job)
 				    sample_size(st, e.id));
 		stage_uncount(st, e.id);
 		x->account = A_IDLE;
-		dropped++;
+		st->busy_run = 0;
 	}
 	autolock(&st->lock);
-	if (!dropped)
+	if (st->busy_run && st->busy_run >= st->drop_count) {
+		st->busy_run = 0;
 		st->drop_not_before = clair_now_ns() + BUSY_RETRY_NS;
+	}
 	st->starved = false;
 	stage_kick(st);
 }

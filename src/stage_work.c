@@ -82,7 +82,7 @@ static void pick_drops(struct clair_stage *st, struct job *job)
 
 		st->drop_first = (st->drop_first + 1) % st->drop_room;
 		st->drop_count--;
-		st->drop_bytes -= sample_size(st, e.id);
+		st->drop_bytes -= stage_real(sample_size(st, e.id));
 		x->flags &= (uint8_t)~F_QUEUED;
 		if (x->state != S_STAGED || x->needs)
 			continue;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <criterion/criterion.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -14,6 +15,7 @@
 		"seed", "42", "sampler", "torch-distributed", "index", "sorted"         \
 	}
 #define FILES 200
+#define MANY 3000 /* the tracker's windows are small against that */
 #define WAIT_MS 30000
 
 /* Reads EPOCHS epochs as one reader does; after every file waits for the stage when PACED. */
@@ -279,6 +281,98 @@ Test(stage, stop_with_a_hanging_worker)
 	char command[128];
 	snprintf(command, sizeof command, "rm -rf '%s'", w->folder);
 	cr_expect_eq(system(command), 0);
+}
+
+/* A loader with workers: batches are opened out of order within a window; two local ranks
+ * are read at once. */
+Test(stage, workers_and_ranks)
+{
+	struct world_config c = { .files = FILES, .ram = 6 << 20, .staging = 6 << 20,
+				  .keep = CLAIR_KEEP_KERNEL, .words = { "seed", "42",
+				  "index", "sorted", "world", "2", "ranks", "0-1", "epochs", "3",
+				  "batch", "4", "workers", "2" } };
+	struct world w;
+
+	world_begin(&w, &c);
+	cr_assert_eq(clair_stage_start(w.stage), 0);
+	for (uint64_t e = 0; e < 3; e++) {
+		struct clair_epoch *a = world_order(&w, c.words, e, 0);
+		struct clair_epoch *b = world_order(&w, c.words, e, 1);
+		for (uint32_t i = 0; i < a->count; i++) {
+			/* Pairs of batches of 4, interleaved. */
+			uint32_t k = i / 8 * 8 + (i % 2) * 4 + i % 8 / 2;
+			if (i / 8 * 8 + 8 > a->count)
+				k = i;
+			cr_assert_eq(clair_stage_wait_full(w.stage, WAIT_MS), 0);
+			cr_assert(world_read(&w, a->ids[k], true));
+			cr_assert(world_read(&w, b->ids[i], true));
+		}
+		clair_epoch_put(a);
+		clair_epoch_put(b);
+	}
+	struct clair_epoch_stats sums = world_sums(&w);
+	cr_expect_eq(sums.opens, 3 * FILES);
+	cr_expect_eq(sums.staged, 3 * FILES);
+	check_bound(&w, &c, 3, 0);
+	world_end(&w);
+}
+
+/* set_epoch is forgotten: epoch 0 again and again. */
+Test(stage, same_epoch_again)
+{
+	struct world_config c = { .files = MANY, .size = 500, .ram = 0, .staging = 128 << 10,
+				  .keep = CLAIR_KEEP_KERNEL, .words = { "seed", "42", "index", "sorted", "batch",
+				  "1", "workers", "1" } };
+	struct world w;
+
+	world_begin(&w, &c);
+	cr_assert_eq(clair_stage_start(w.stage), 0);
+	for (int pass = 0; pass < 4; pass++)
+		train(&w, &c, 0, 1, true);
+	struct clair_epoch_stats sums = world_sums(&w);
+	/* The tracker needs some opens to see it, once. */
+	cr_expect_geq(sums.staged, 4 * MANY - 60);
+	cr_expect_leq(w.resident_most, c.staging * 1.1 + (128 << 10));
+	world_end(&w);
+}
+
+/* A run that is resumed at epoch 5, then told to go to 9. */
+Test(stage, resumed)
+{
+	struct world_config c = { .files = MANY, .size = 500, .ram = 0, .staging = 128 << 10,
+				  .keep = CLAIR_KEEP_KERNEL, .words = { "seed", "42", "index", "sorted", "batch",
+				  "1", "workers", "1" } };
+	struct world w;
+
+	world_begin(&w, &c);
+	cr_assert_eq(clair_stage_start(w.stage), 0);
+	train(&w, &c, 5, 6, true);
+	cr_expect_geq(world_sums(&w).staged, MANY - 60);
+	cr_assert_eq(clair_stage_set_epoch(w.stage, w.folder_id, 9), 0);
+	cr_expect_eq(clair_stage_set_epoch(w.stage, 0, 9), -ENOENT);
+	uint64_t before = world_sums(&w).staged;
+	train(&w, &c, 9, 10, true);
+	cr_expect_eq(world_sums(&w).staged, before + MANY);
+	world_end(&w);
+}
+
+/* A sample that a reader keeps open is not dropped. */
+Test(stage, not_dropped_while_open)
+{
+	struct world_config c = { .files = FILES, .ram = 0, .staging = 2 << 20,
+				  .keep = CLAIR_KEEP_KERNEL, .words = WORDS };
+	struct world w;
+
+	world_begin(&w, &c);
+	cr_assert_eq(clair_stage_start(w.stage), 0);
+	struct clair_epoch *order = world_order(&w, c.words, 0, 0);
+	atomic_fetch_add(&w.pages[order->ids[0]].readers, 1);
+	train(&w, &c, 0, 1, true);
+	cr_expect(world_is_resident(&w, order->ids[0]));
+	cr_expect_gt(w.stats.dropped_bytes, world_dataset(&w) / 2);
+	cr_expect_eq(world_sums(&w).staged, FILES);
+	clair_epoch_put(order);
+	world_end(&w);
 }
 
 /* The stream is replaced while it is staged. */
