@@ -42,20 +42,12 @@ void clair_disk_unclaim(struct clair_disk *disk, uint64_t size);
  * taking samples. */
 int clair_disk_add(struct clair_disk *disk, uint32_t id, const void *data, uint64_t size,
 		   uint64_t hash);
-/* For files larger than memory: begin, pieces in ascending order, end with the hash
- * (streamed XXH3), or abort. */
-struct clair_disk_writer;
-int clair_disk_begin(struct clair_disk *disk, uint32_t id, uint64_t size,
-		     struct clair_disk_writer **out);
-int clair_disk_write(struct clair_disk_writer *writer, const void *data, size_t size);
-int clair_disk_end(struct clair_disk_writer *writer, uint64_t hash); /* frees */
-void clair_disk_abort(struct clair_disk_writer *writer);              /* frees */
 /* Reads the whole sample into BUFFER (at least its size) and checks it: 0, -ENOENT,
  * -EBADMSG (damaged: forgotten, the caller goes to the source), -EIO…; HASH may be NULL.
  * BUFFER may be of any alignment; 4096 is faster. */
 int clair_disk_read(struct clair_disk *disk, uint32_t id, void *buffer, uint64_t *hash);
-/* A part, not checked against the hash of the whole unless it is the whole: for large
- * files; pieces of 4 MiB have a checksum of their own. */
+/* A part, of a large file: the whole sample is checked once, at the first part that is
+ * read since it was opened. 0 or as clair_disk_read. */
 int clair_disk_pread(struct clair_disk *disk, uint32_t id, void *buffer, size_t size,
 		     uint64_t offset);
 /* The sample is not right any more (the source changed). */

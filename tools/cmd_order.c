@@ -123,19 +123,17 @@ static int open_numbers(const struct order *order, const struct clair_words *wor
 }
 
 static void print_order(const struct order *order, const struct ready *ready,
-			const struct clair_indices *list, const struct clair_epoch *ids,
+			const struct clair_indices *list, const uint32_t *names,
 			uint64_t limit)
 {
-	size_t count = ids ? ids->count : list->count;
-
-	for (size_t i = 0; i < count && i < limit; i++) {
+	for (size_t i = 0; i < list->count && i < limit; i++) {
 		char path[8192];
 
 		if (!order->paths) {
 			printf("%u\n", list->at[i]);
 			continue;
 		}
-		clair_catalog_path(ready->catalog, ids->ids[i], path, sizeof path);
+		clair_catalog_path(ready->catalog, names[list->at[i]], path, sizeof path);
 		puts(path);
 	}
 }
@@ -144,7 +142,9 @@ static int run(const struct order *order, const struct ready *ready)
 {
 	struct clair_stream *stream = ready->stream;
 	struct clair_indices list = { 0 };
-	struct clair_epoch *ids = NULL;
+	autofree uint32_t *names = NULL;
+	autofree char *error = NULL;
+	uint32_t count;
 	uint64_t epoch = clair_stream_first_epoch(stream), rank, limit = UINT64_MAX;
 	size_t ranks;
 
@@ -160,13 +160,14 @@ static int run(const struct order *order, const struct ready *ready)
 		return cli_mistake("--rank %llu: with world=%u ranks are 0 to %u",
 				   (unsigned long long)rank, clair_stream_world(stream),
 				   clair_stream_world(stream) - 1);
-	int r = order->paths ?
-			clair_stream_epoch(stream, epoch, (uint32_t)rank, &ids) :
-			clair_stream_indices(stream, epoch, (uint32_t)rank, &list);
+	int r = clair_stream_indices(stream, epoch, (uint32_t)rank, &list);
+	/* Paths as the loader opens them, where samples are what links lead to. */
+	if (r == 0 && order->paths)
+		r = clair_index_names(ready->catalog, clair_stream_folder(stream),
+				      clair_stream_index(stream), &names, &count, &error);
 	if (r == 0)
-		print_order(order, ready, &list, ids, limit);
+		print_order(order, ready, &list, names, limit);
 	clair_indices_finish(&list);
-	clair_epoch_put(ids);
 	if (r < 0)
 		return cli_failure("the order of epoch %llu cannot be computed: %s",
 				   (unsigned long long)epoch, strerror(-r));

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "control.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "cleanup.h"
+#include "control_path.h"
+#include "log.h"
+#include "mount.h"
+#include "report.h"
+
+#define MAX_QUESTION (64 << 10)
+
+struct clair_control {
+	struct clair_mount *mount;
+	char path[sizeof(((struct sockaddr_un *)0)->sun_path)];
+	int socket, stop;
+	pthread_t thread;
+};
+
+/* --- answers --------------------------------------------------------------------------- */
+
+static json_t *failure(int r, char *error)
+{
+	json_t *answer = json_pack("{s:s, s:b}", "error", error ? error : strerror(-r),
+				   "mistake", r == -EINVAL);
+
+	free(error);
+	return answer;
+}
+
+/* Every file's stat against the catalog: what differs is passed through from now on. */
+static json_t *check_source(struct clair_mount *m)
+{
+	json_t *changed = json_array();
+	struct stat st;
+	char path[4096];
+
+	for (uint32_t id = 0; id < clair_catalog_count(m->catalog); id++) {
+		const struct clair_entry *e = clair_catalog_entry(m->catalog, id);
+
+		if (e->kind != CLAIR_FILE)
+			continue;
+		if (clair_source_stat(m->source, id, &st) == 0 &&
+		    (uint64_t)st.st_size == e->size &&
+		    st.st_mtim.tv_sec * 1000000000LL + st.st_mtim.tv_nsec == e->mtime_ns)
+			continue;
+		clair_stage_changed(m->stage, id);
+		clair_catalog_path(m->catalog, id, path, sizeof path);
+		/* A name need not be UTF-8, JSON must be. */
+		json_t *name = json_string(path);
+		json_array_append_new(changed, name ? name : json_integer(id));
+	}
+	json_t *report = clair_report_json(m);
+	if (!report) {
+		json_decref(changed);
+		return failure(-ENOMEM, NULL);
+	}
+	json_object_set_new(report, "changed", changed);
+	return report;
+}
+
+static json_t *set_word(struct clair_mount *m, const json_t *question)
+{
+	const char *path = json_string_value(json_object_get(question, "path"));
+	const char *word = json_string_value(json_object_get(question, "word"));
+	const char *value = json_string_value(json_object_get(question, "value"));
+	char *error = NULL;
+
+	if (!path || !word || !value)
+		return failure(-EPROTO, NULL);
+	uint32_t folder = clair_catalog_find(m->catalog, path);
+	if (folder == CLAIR_NO_ID ||
+	    clair_catalog_entry(m->catalog, folder)->kind != CLAIR_FOLDER) {
+		clair_bad(&error, "%s: is no folder of the mount", path);
+		return failure(-EINVAL, error);
+	}
+	int r = clair_mount_set(m, folder, word, value, &error);
+	return r < 0 ? failure(r, error) : json_object();
+}
+
+static json_t *answer(struct clair_mount *m, const json_t *question)
+{
+	const char *what = json_string_value(json_object_get(question, "do"));
+	json_t *report;
+
+	if (!what)
+		return failure(-EPROTO, NULL);
+	if (!strcmp(what, "status")) {
+		report = clair_report_json(m);
+		return report ? report : failure(-ENOMEM, NULL);
+	}
+	if (!strcmp(what, "check"))
+		return check_source(m);
+	if (!strcmp(what, "full"))
+		return json_pack("{s:b}", "full", clair_stage_wait_full(m->stage, 200) == 0);
+	if (!strcmp(what, "set"))
+		return set_word(m, question);
+	if (!strcmp(what, "pause")) {
+		atomic_store(&m->paused, true);
+		return json_object();
+	}
+	return failure(-EPROTO, NULL);
+}
+
+/* --- connections ------------------------------------------------------------------------- */
+
+static bool may_ask(const struct clair_mount *m, int fd)
+{
+	struct ucred who;
+	socklen_t n = sizeof who;
+
+	return !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &n) &&
+	       (who.uid == 0 || who.uid == m->uid);
+}
+
+static void converse(struct clair_mount *m, int fd)
+{
+	struct timeval limit = { .tv_sec = 2 };
+	autofree char *text = malloc(MAX_QUESTION);
+	size_t have = 0;
+
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+	while (text && have < MAX_QUESTION && !(have && text[have - 1] == '\n')) {
+		ssize_t n = recv(fd, text + have, MAX_QUESTION - have, 0);
+		if (n <= 0)
+			return;
+		have += (size_t)n;
+	}
+	json_t *question = text ? json_loadb(text, have, 0, NULL) : NULL;
+	json_t *reply = question ? answer(m, question) : failure(-EPROTO, NULL);
+	autofree char *out = reply ? json_dumps(reply, JSON_COMPACT) : NULL;
+	for (size_t at = 0, size = out ? strlen(out) : 0; at < size;) {
+		ssize_t n = send(fd, out + at, size - at, MSG_NOSIGNAL);
+		if (n <= 0)
+			break;
+		at += (size_t)n;
+	}
+	json_decref(question);
+	json_decref(reply);
+}
+
+static void *control_thread(void *arg)
+{
+	struct clair_control *c = arg;
+	struct pollfd p[2] = { { c->socket, POLLIN, 0 }, { c->stop, POLLIN, 0 } };
+
+	for (;;) {
+		if (poll(p, 2, -1) < 0 && errno != EINTR)
+			return NULL;
+		if (p[1].revents)
+			return NULL;
+		autoclose int fd = accept4(c->socket, NULL, NULL, SOCK_CLOEXEC);
+		if (fd >= 0 && may_ask(c->mount, fd))
+			converse(c->mount, fd);
+	}
+}
+
+int clair_control_start(struct clair_mount *mount, struct clair_control **out)
+{
+	struct sockaddr_un address = { .sun_family = AF_UNIX };
+	struct clair_control *c = calloc(1, sizeof *c);
+
+	if (!c)
+		return -ENOMEM;
+	c->mount = mount;
+	c->socket = c->stop = -1;
+	int r = clair_control_path(getpid(), c->path, sizeof c->path);
+	if (r == 0) {
+		memcpy(address.sun_path, c->path, sizeof address.sun_path);
+		unlink(c->path); /* of a dead process with our number */
+		c->socket = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+		c->stop = eventfd(0, EFD_CLOEXEC);
+		if (c->socket < 0 || c->stop < 0 ||
+		    bind(c->socket, (struct sockaddr *)&address, sizeof address) < 0 ||
+		    chmod(c->path, 0600) < 0 || listen(c->socket, 16) < 0)
+			r = -errno;
+	}
+	if (r == 0)
+		r = -pthread_create(&c->thread, NULL, control_thread, c);
+	if (r < 0) {
+		if (c->socket >= 0)
+			close(c->socket);
+		if (c->stop >= 0)
+			close(c->stop);
+		free(c);
+		return r;
+	}
+	*out = c;
+	return 0;
+}
+
+void clair_control_stop(struct clair_control *c)
+{
+	uint64_t one = 1;
+
+	if (!c)
+		return;
+	unlink(c->path);
+	if (write(c->stop, &one, sizeof one) < 0)
+		log_warning("the control thread cannot be told to stop: %m");
+	pthread_join(c->thread, NULL);
+	close(c->socket);
+	close(c->stop);
+	free(c);
+}

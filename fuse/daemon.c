@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The mount process: puts the parts together, serves, takes them apart. */
+#include "daemon.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "catalog_open.h"
+#include "cleanup.h"
+#include "clock.h"
+#include "control.h"
+#include "disk.h"
+#include "keeper.h"
+#include "log.h"
+#include "mount.h"
+#include "watch.h"
+
+/* FUSE threads are many, since each READ that waits for the PFS takes one; idle ones are
+ * few. */
+#define MAX_THREADS 1024
+#define IDLE_THREADS 8
+
+struct daemon {
+	const struct clair_daemon_config *config;
+	struct clair_mount mount;
+	struct clair_watch *watch;
+	struct clair_control *control;
+	struct clair_keeper *keeper;
+	char fuse_path[32]; /* "/dev/fd/N" for a descriptor that is mounted already */
+	bool mounted;
+	char *error; /* one line for the user */
+};
+
+/* --- telling the parent ----------------------------------------------------------------- */
+
+static void tell(int fd, const char *line)
+{
+	if (fd < 0) {
+		if (strcmp(line, CLAIR_DAEMON_READY))
+			fprintf(stderr, "clairfs: %s\n", line);
+		return;
+	}
+	if (write(fd, line, strlen(line)) < 0)
+		log_warning("nobody waits for the mount: %m");
+	close(fd);
+}
+
+static void show_progress(void *arg, uint64_t entries, uint64_t folders)
+{
+	bool *shown = arg;
+
+	*shown = true;
+	fprintf(stderr, "\rclairfs: listing the source: %llu entries, %llu folders to go ",
+		(unsigned long long)entries, (unsigned long long)folders);
+}
+
+/* --- parts ------------------------------------------------------------------------------- */
+
+static int open_catalog(struct daemon *d)
+{
+	struct clair_mount *m = &d->mount;
+	bool walked = false, shown = false;
+
+	int r = clair_catalog_open(m->options, d->config->source_fd, m->source_path,
+				   isatty(STDERR_FILENO) ? show_progress : NULL, &shown,
+				   &m->catalog, &walked);
+	if (shown)
+		fputs("\r\033[K", stderr);
+	if (r < 0) {
+		clair_bad(&d->error, "%s: cannot be listed: %s", m->source_path,
+			  strerror(-r));
+		return r;
+	}
+	if (walked)
+		clair_count(&m->stats.pfs_walks, 1);
+	m->lookups = calloc(clair_catalog_count(m->catalog), sizeof *m->lookups);
+	return m->lookups ? 0 : -ENOMEM;
+}
+
+static int open_disks(struct daemon *d)
+{
+	struct clair_mount *m = &d->mount;
+	const struct clair_options *o = m->options;
+
+	m->disks = calloc(o->cache_count + 1, sizeof(struct clair_disk *));
+	if (!m->disks)
+		return -ENOMEM;
+	for (size_t i = 0; i < o->cache_count; i++) {
+		struct clair_disk_config config = { .path = o->caches[i].path,
+						    .bytes = o->caches[i].bytes,
+						    .free_bytes = o->free_bytes };
+		int r = clair_disk_open(&config, m->catalog, &m->disks[i], &d->error);
+		if (r < 0)
+			return r;
+		m->disk_count++;
+	}
+	return 0;
+}
+
+static int make_stage(struct daemon *d)
+{
+	struct clair_mount *m = &d->mount;
+	struct clair_stage_config config = {
+		.catalog = m->catalog,
+		.source = m->source,
+		.kernel = &clair_mount_kernel,
+		.disks = m->disks,
+		.disk_count = m->disk_count,
+		.stats = &m->stats,
+		.ram = m->options->ram,
+		.staging = m->options->staging,
+		.threads = m->options->threads,
+		.keep = m->options->keep,
+	};
+	struct clair_kernel *kernel = malloc(sizeof *kernel);
+
+	if (!kernel)
+		return -ENOMEM;
+	/* Lives as long as the process: the stage's threads may outlive the stage. */
+	*kernel = clair_mount_kernel;
+	kernel->self = m;
+	config.kernel = kernel;
+	int r = clair_stage_new(&config, &m->stage);
+	return r < 0 ? r : clair_mount_streams(m, &d->error);
+}
+
+static int make_session(struct daemon *d)
+{
+	struct clair_mount *m = &d->mount;
+	struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
+	autofree char *options = NULL;
+	const char *extra = m->options->fuse;
+	int r = 0;
+
+	/* A comma in the source's name would end the option. */
+	autofree char *name = strdup(m->source_path);
+	for (char *p = name; p && *p; p++)
+		if (*p == ',' || *p == '\\')
+			*p = '_';
+	if (!name)
+		return -ENOMEM;
+	if (asprintf(&options, "fsname=%s,subtype=clairfs,default_permissions%s%s%s", name,
+		     m->options->read_only ? ",ro" : "", extra ? "," : "",
+		     extra ? extra : "") < 0) {
+		options = NULL;
+		return -ENOMEM;
+	}
+	if (fuse_opt_add_arg(&args, "clairfs") || fuse_opt_add_arg(&args, "-o") ||
+	    fuse_opt_add_arg(&args, options))
+		r = -ENOMEM;
+	if (r == 0)
+		m->session = fuse_session_new(&args, &clair_fuse_ops, sizeof clair_fuse_ops, m);
+	fuse_opt_free_args(&args);
+	if (r == 0 && !m->session)
+		r = clair_bad(&d->error,
+			      "libfuse does not take these mount options: %s", options);
+	return r;
+}
+
+static int mount_session(struct daemon *d)
+{
+	struct clair_mount *m = &d->mount;
+	const char *where = m->mountpoint;
+
+	if (d->config->fuse_fd >= 0) {
+		snprintf(d->fuse_path, sizeof d->fuse_path, "/dev/fd/%d", d->config->fuse_fd);
+		where = d->fuse_path;
+	}
+	if (fuse_session_mount(m->session, where) != 0) {
+		clair_bad(&d->error,
+			  "cannot mount over %s%s", m->mountpoint,
+			  access("/dev/fuse", R_OK | W_OK) ?
+				  ": /dev/fuse cannot be opened (is the module loaded, and "
+				  "is it readable and writable by you?)" :
+			  geteuid() ?
+				  ": a user must own and be able to write the mount point; "
+				  "`clairfs run` needs neither" :
+				  "");
+		return -EPERM;
+	}
+	d->mounted = true;
+	if (d->config->root_fd < 0 && geteuid() == 0)
+		atomic_store(&m->root_fd, clair_kernel_clone(m->mountpoint));
+	return 0;
+}
+
+static int prepare(struct daemon *d)
+{
+	struct clair_mount *m = &d->mount;
+	uint64_t random = (uint64_t)clair_now_ns();
+
+	if (getrandom(&random, sizeof random, 0) < 0)
+		log_debug("no random numbers: %m");
+	snprintf(m->alias, sizeof m->alias, ".clairfs-%016llx", (unsigned long long)random);
+	int r = open_catalog(d);
+	if (r == 0)
+		r = clair_source_new(d->config->source_fd, m->catalog, &m->stats,
+				     &m->source);
+	if (r == 0)
+		r = open_disks(d);
+	if (r == 0)
+		r = make_stage(d);
+	if (r == 0)
+		r = make_session(d);
+	if (r == 0)
+		r = mount_session(d);
+	return r;
+}
+
+/* --- running ------------------------------------------------------------------------------ */
+
+struct announce {
+	struct daemon *daemon;
+	int ready_fd;
+};
+
+/* The watches need the mount to be served: a thread waits for them, then tells. */
+static void *announce_thread(void *arg)
+{
+	struct announce *a = arg;
+
+	clair_watch_wait(a->daemon->watch);
+	tell(a->ready_fd, CLAIR_DAEMON_READY);
+	free(a);
+	return NULL;
+}
+
+static int start_parts(struct daemon *d)
+{
+	struct clair_mount *m = &d->mount;
+	struct announce *a = malloc(sizeof *a);
+	pthread_t thread;
+
+	if (!a)
+		return -ENOMEM;
+	*a = (struct announce){ d, d->config->ready_fd };
+	int r = clair_keeper_start(m, d->config->lifeline_fd, d->config->fuse_fd < 0,
+				   &d->keeper);
+	if (r == 0)
+		r = clair_watch_start(m, &d->watch);
+	if (r == 0)
+		r = clair_stage_start(m->stage);
+	if (r == 0) {
+		int c = clair_control_start(m, &d->control);
+		if (c < 0)
+			log_warning("no control socket: %s; `clairfs status` will not find "
+				    "this mount",
+				    strerror(-c));
+		r = -pthread_create(&thread, NULL, announce_thread, a);
+	}
+	if (r == 0)
+		pthread_detach(thread);
+	else
+		free(a);
+	return r;
+}
+
+static int serve(struct daemon *d)
+{
+	struct fuse_loop_config *loop = fuse_loop_cfg_create();
+
+	if (!loop)
+		return -ENOMEM;
+	fuse_loop_cfg_set_max_threads(loop, MAX_THREADS);
+	fuse_loop_cfg_set_idle_threads(loop, IDLE_THREADS);
+	fuse_loop_cfg_set_clone_fd(loop, 0);
+	int r = fuse_session_loop_mt(d->mount.session, loop);
+	fuse_loop_cfg_destroy(loop);
+	return r < 0 ? r : 0;
+}
+
+static void take_apart(struct daemon *d)
+{
+	struct clair_mount *m = &d->mount;
+
+	/* From here on everything ends within a deadline of the keeper's. */
+	clair_keeper_ending(d->keeper);
+	atomic_store(&m->paused, true);
+	clair_control_stop(d->control);
+	clair_watch_stop(d->watch);
+	if (m->stage)
+		clair_stage_stop(m->stage);
+	if (d->mounted && d->config->fuse_fd < 0)
+		fuse_session_unmount(m->session);
+	for (size_t i = 0; i < m->disk_count; i++)
+		clair_disk_close(m->disks[i]);
+	clair_keeper_stop(d->keeper);
+	if (m->session)
+		fuse_session_destroy(m->session);
+}
+
+int clair_daemon_run(const struct clair_daemon_config *config)
+{
+	struct daemon d = { .config = config };
+	struct clair_mount *m = &d.mount;
+	sigset_t signals;
+
+	m->options = config->options;
+	m->source_path = strdup(config->source_path);
+	m->mountpoint = strdup(config->mountpoint);
+	m->root_fd = config->root_fd;
+	m->uid = geteuid();
+	m->gid = getegid();
+	m->own_ids = config->fuse_fd >= 0 && m->uid != 0;
+	m->begun_ns = clair_now_ns();
+	/* The keeper alone takes signals. */
+	clair_keeper_signals(&signals);
+	pthread_sigmask(SIG_BLOCK, &signals, NULL);
+	signal(SIGPIPE, SIG_IGN);
+	int r = prepare(&d);
+	if (r == 0)
+		r = start_parts(&d);
+	if (r < 0) {
+		autofree char *line = NULL;
+		if (!d.error && asprintf(&line, "%s: %s", m->source_path, strerror(-r)) < 0)
+			line = NULL;
+		tell(config->ready_fd, d.error ? d.error : line ? line : "out of memory");
+		take_apart(&d);
+		return r == -EINVAL ? 2 : 1;
+	}
+	r = serve(&d);
+	take_apart(&d);
+	return r < 0 ? 1 : 0;
+}

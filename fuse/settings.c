@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Streams: from the options at the start, and by attributes while mounted. */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cleanup.h"
+#include "log.h"
+#include "mount.h"
+#include "words.h"
+
+static const struct clair_stream_option *option_of(const struct clair_mount *m,
+						   uint32_t folder)
+{
+	for (size_t i = 0; i < m->options->stream_count; i++)
+		if (clair_catalog_find(m->catalog, m->options->streams[i].path) == folder)
+			return &m->options->streams[i];
+	return NULL;
+}
+
+/* The words of the stream of FOLDER: the common ones, then its own. */
+static int words_of(const struct clair_mount *m, uint32_t folder, struct clair_words *words)
+{
+	const struct clair_stream_option *own = option_of(m, folder);
+	int r = clair_words_copy(words, &m->options->order);
+
+	return r == 0 && own ? clair_words_copy(words, &own->words) : r;
+}
+
+static int make_stream(struct clair_mount *m, uint32_t folder,
+		       const struct clair_words *words, char **error)
+{
+	struct clair_stream *stream;
+
+	int r = clair_stream_new(m->catalog, folder, words, &stream, error);
+	return r < 0 ? r : clair_stage_set_stream(m->stage, stream);
+}
+
+int clair_mount_streams(struct clair_mount *m, char **error)
+{
+	struct clair_words words = { 0 };
+	int r = 0;
+
+	/* The whole source is a stream unless the streams that were named say it all. */
+	if (!m->options->stream_count || m->options->order.count) {
+		r = words_of(m, 0, &words);
+		if (r == 0)
+			r = make_stream(m, 0, &words, error);
+		clair_words_finish(&words);
+	}
+	for (size_t i = 0; r == 0 && i < m->options->stream_count; i++) {
+		const char *path = m->options->streams[i].path;
+		uint32_t folder = clair_catalog_find(m->catalog, path);
+
+		if (folder != CLAIR_NO_ID)
+			folder = clair_catalog_resolve(m->catalog, folder);
+		if (folder == CLAIR_NO_ID ||
+		    clair_catalog_entry(m->catalog, folder)->kind != CLAIR_FOLDER)
+			return clair_bad(error, "stream=%s: there is no such folder in %s",
+					 path, m->source_path);
+		r = words_of(m, folder, &words);
+		if (r == 0)
+			r = make_stream(m, folder, &words, error);
+		clair_words_finish(&words);
+	}
+	return r;
+}
+
+/* What was set while mounted, by folder: on top of the options. */
+static pthread_mutex_t set_lock = PTHREAD_MUTEX_INITIALIZER;
+static struct set_words {
+	uint32_t folder;
+	struct clair_words words;
+} *sets;
+static size_t set_count;
+
+static struct set_words *set_of(uint32_t folder)
+{
+	for (size_t i = 0; i < set_count; i++)
+		if (sets[i].folder == folder)
+			return &sets[i];
+	struct set_words *longer = realloc(sets, (set_count + 1) * sizeof *sets);
+	if (!longer)
+		return NULL;
+	sets = longer;
+	sets[set_count] = (struct set_words){ .folder = folder };
+	return &sets[set_count++];
+}
+
+static int apply(struct clair_mount *m, uint32_t folder, struct set_words *set,
+		 const char *word, const char *value, char **error)
+{
+	struct clair_words words = { 0 }, before = { 0 };
+
+	int r = clair_words_copy(&before, &set->words);
+	if (r == 0)
+		r = clair_words_set(&set->words, word, value);
+	if (r == 0)
+		r = words_of(m, folder, &words);
+	if (r == 0)
+		r = clair_words_copy(&words, &set->words);
+	if (r == 0)
+		r = make_stream(m, folder, &words, error);
+	if (r < 0) {
+		clair_words_finish(&set->words);
+		set->words = before;
+	} else {
+		clair_words_finish(&before);
+	}
+	clair_words_finish(&words);
+	return r;
+}
+
+int clair_mount_get(struct clair_mount *m, uint32_t folder, const char *word, char *value,
+		    size_t size)
+{
+	struct clair_words words = { 0 };
+
+	autolock(&set_lock);
+	struct set_words *set = set_of(folder);
+	int r = words_of(m, folder, &words);
+	if (r == 0 && set)
+		r = clair_words_copy(&words, &set->words);
+	const char *text = clair_words_get(&words, word);
+	if (r == 0 && (!text || snprintf(value, size, "%s", text) >= (int)size))
+		r = text ? -ERANGE : -ENOENT;
+	clair_words_finish(&words);
+	return r;
+}
+
+int clair_mount_set(struct clair_mount *m, uint32_t folder, const char *word,
+		    const char *value, char **error)
+{
+	struct clair_words one = { 0 };
+	uint64_t epoch = 0;
+
+	if (!clair_options_is_order_word(word))
+		return clair_bad(error,
+				 "%s: cannot be set while mounted; words that describe an "
+				 "order can (seed, epoch, sampler, …)",
+				 word);
+	int r = clair_options_check_word(word, value, error);
+	if (r < 0)
+		return r;
+	if (!strcmp(word, "epoch")) {
+		r = clair_words_set(&one, word, value);
+		if (r == 0)
+			r = clair_words_u64(&one, word, 0, &epoch, error);
+		clair_words_finish(&one);
+		if (r == 0)
+			r = clair_stage_set_epoch(m->stage, folder, epoch);
+		/* No order yet: it is part of what will make one. */
+		if (r != -ENOENT)
+			return r;
+	}
+	autolock(&set_lock);
+	struct set_words *set = set_of(folder);
+	return set ? apply(m, folder, set, word, value, error) : -ENOMEM;
+}

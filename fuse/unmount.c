@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include "unmount.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cleanup.h"
+#include "control.h"
+
+static int by_fusermount(const char *path, bool lazy)
+{
+	int status;
+	pid_t pid = fork();
+
+	if (pid < 0)
+		return -errno;
+	if (pid == 0) {
+		int null = open("/dev/null", O_WRONLY);
+		dup2(null, STDERR_FILENO); /* the caller says it in its own words */
+		execlp("fusermount3", "fusermount3", lazy ? "-uz" : "-u", "--", path,
+		       (char *)NULL);
+		_exit(127);
+	}
+	while (waitpid(pid, &status, 0) < 0)
+		if (errno != EINTR)
+			return -errno;
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 0)
+		return 0;
+	return WIFEXITED(status) && WEXITSTATUS(status) == 127 ? -ENOENT : -EBUSY;
+}
+
+int clair_unmount(const char *path, bool lazy)
+{
+	if (geteuid() != 0)
+		return by_fusermount(path, lazy);
+	return umount2(path, UMOUNT_NOFOLLOW | (lazy ? MNT_DETACH : 0)) < 0 ? -errno : 0;
+}
+
+int clair_unmount_dead(const char *path)
+{
+	struct stat st;
+
+	/* Several may lie over each other. */
+	for (int i = 0; i < 16 && stat(path, &st) < 0 && errno == ENOTCONN; i++) {
+		int r = clair_unmount(path, true);
+		if (r < 0) {
+			errno = -r;
+			return r;
+		}
+	}
+	return 0;
+}
+
+int clair_unmount_find(const char *path)
+{
+	autofree int *pids = NULL;
+	size_t count;
+	int found = 0;
+
+	if (clair_control_list(&pids, &count) < 0)
+		return 0;
+	for (size_t i = 0; i < count && !found; i++) {
+		json_t *report = NULL;
+		if (clair_control_report(pids[i], 2000, &report) < 0)
+			continue;
+		const char *point =
+			json_string_value(json_object_get(report, "mountpoint"));
+		if (point && !strcmp(point, path))
+			found = pids[i];
+		json_decref(report);
+	}
+	return found;
+}

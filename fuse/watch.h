@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#ifndef CLAIR_WATCH_H
+#define CLAIR_WATCH_H
+
+#include "mount.h"
+
+/* Sees readers' opens through inotify, without a request. */
+struct clair_watch;
+
+/* Starts the thread; the session must be served by then. It watches every folder that has
+ * files. Where inotify cannot, mount->answer_opens is set and opens are answered. */
+int clair_watch_start(struct clair_mount *mount, struct clair_watch **out);
+/* Waits until the watches are set. */
+void clair_watch_wait(struct clair_watch *watch);
+/* Ends the thread and frees; takes NULL. */
+void clair_watch_stop(struct clair_watch *watch);
+
+#endif

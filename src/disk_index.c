@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include "cleanup.h"
+#include "disk_internal.h"
+
+uint64_t clair_disk_record_checksum(const struct clair_disk_record *record)
+{
+	return XXH3_64bits(record, offsetof(struct clair_disk_record, checksum));
+}
+
+bool clair_disk_record_valid(const struct clair_disk_record *record)
+{
+	return record->magic == CLAIR_DISK_MAGIC &&
+	       record->checksum == clair_disk_record_checksum(record);
+}
+
+void clair_disk_key(const struct clair_catalog *catalog, uint32_t id, uint64_t key[2])
+{
+	const struct clair_entry *e = clair_catalog_entry(catalog, id);
+	char text[4096 + 16];
+	size_t n = clair_catalog_path(catalog, id, text, 4096);
+
+	if (n >= 4096)
+		n = 4095; /* size, mtime and the path's first part have to do */
+	memcpy(text + n, &e->size, 8);
+	memcpy(text + n + 8, &e->mtime_ns, 8);
+	XXH128_hash_t hash = XXH3_128bits(text, n + 16);
+	key[0] = hash.low64;
+	key[1] = hash.high64;
+}
+
+int clair_disk_read_index(int dir, struct clair_disk_record **records, size_t *count,
+			  bool *complete)
+{
+	struct stat st;
+	autoclose int fd = openat(dir, "index", O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return -errno;
+	size_t room = (size_t)st.st_size / sizeof **records, n = 0;
+	autofree struct clair_disk_record *list = malloc((room + 1) * sizeof *list);
+	if (!list)
+		return -ENOMEM;
+	size_t have = 0, size = room * sizeof *list;
+	while (have < size) {
+		ssize_t got = read(fd, (char *)list + have, size - have);
+		if (got < 0 && errno == EINTR)
+			continue;
+		if (got < 0)
+			return -errno;
+		if (got == 0)
+			break;
+		have += (size_t)got;
+	}
+	while (n < have / sizeof *list && clair_disk_record_valid(&list[n]))
+		n++;
+	*complete = n * sizeof *list == (size_t)st.st_size;
+	*records = take_ptr(list);
+	*count = n;
+	return 0;
+}
+
+int clair_disk_open_segment(int dir, uint32_t segment, int flags)
+{
+	char name[32];
+
+	snprintf(name, sizeof name, "segment-%06u", segment);
+	int fd = openat(dir, name, flags | O_CLOEXEC | O_NOFOLLOW, 0600);
+	return fd < 0 ? -errno : fd;
+}
+
+void clair_disk_wipe(int dir)
+{
+	int copy = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	autoclosedir DIR *d = copy < 0 ? NULL : fdopendir(copy);
+
+	unlinkat(dir, "index", 0);
+	for (struct dirent *e; d && (e = readdir(d));)
+		if (!strncmp(e->d_name, "segment-", 8))
+			unlinkat(dir, e->d_name, 0);
+}

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* clairfs mount: returns when the mount serves; its daemon goes on in the background. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "cleanup.h"
+#include "cli.h"
+#include "daemon.h"
+#include "unmount.h"
+
+int cmd_mount(int argc, char **argv);
+
+struct mount {
+	struct cli *cli;
+	char *source, *mountpoint; /* absolute */
+	int source_fd;
+	bool foreground;
+};
+
+static int find_places(struct mount *m)
+{
+	const char *point = m->cli->count > 1 ? m->cli->args[1] : m->cli->args[0];
+	struct stat st;
+	int status = CLI_OK;
+
+	/* What a killed daemon left in the way: it may cover the source itself. */
+	for (size_t i = 0; i < m->cli->count; i++)
+		if (clair_unmount_dead(m->cli->args[i]) < 0)
+			return cli_failure("%s: a dead mount is in the way and cannot be "
+					   "unmounted: %s",
+					   m->cli->args[i], strerror(errno));
+	m->source_fd = cli_open_source(m->cli->args[0], &m->source, &status);
+	if (m->source_fd < 0)
+		return status;
+	m->mountpoint = realpath(point, NULL);
+	if (!m->mountpoint || stat(m->mountpoint, &st) < 0)
+		return cli_mistake("%s: %s; the mount point must be an existing folder", point,
+				   strerror(errno));
+	if (!S_ISDIR(st.st_mode))
+		return cli_mistake("%s: the mount point must be a folder", point);
+	if (!strcmp(m->mountpoint, "/"))
+		return cli_mistake("/ cannot be covered; give another mount point");
+	if (geteuid() && access(m->mountpoint, W_OK) < 0)
+		return cli_mistake("%s: a user can mount only over a folder that he may "
+				   "write; `clairfs run` has no such limit",
+				   m->mountpoint);
+	char *error = NULL;
+	int r = clair_options_check_source(&m->cli->options, m->source, &error);
+	return r < 0 ? cli_error(r, error, "cache") : CLI_OK;
+}
+
+static int serve(struct mount *m, int ready_fd)
+{
+	struct clair_daemon_config config = {
+		.options = &m->cli->options,
+		.source_fd = m->source_fd,
+		.source_path = m->source,
+		.mountpoint = m->mountpoint,
+		.fuse_fd = -1,
+		.root_fd = -1,
+		.ready_fd = ready_fd,
+		.lifeline_fd = -1,
+	};
+
+	return clair_daemon_run(&config);
+}
+
+static _Noreturn void be_daemon(struct mount *m, int ready_fd)
+{
+	setsid();
+	if (chdir("/") < 0)
+		_exit(1);
+	int null = open("/dev/null", O_RDWR);
+	dup2(null, STDIN_FILENO);
+	dup2(null, STDOUT_FILENO);
+	/* Standard error stays for messages of the start; a pipe's reader must not wait for
+	 * the daemon, so it is let go by the parent's end (see ready). */
+	exit(serve(m, ready_fd));
+}
+
+static int in_background(struct mount *m)
+{
+	int ready[2];
+	char line[4096];
+	size_t have = 0;
+
+	if (pipe2(ready, O_CLOEXEC) < 0)
+		return cli_failure("%m");
+	pid_t pid = fork();
+	if (pid < 0)
+		return cli_failure("cannot start a process: %m");
+	if (pid == 0) {
+		close(ready[0]);
+		be_daemon(m, ready[1]);
+	}
+	close(ready[1]);
+	for (ssize_t n; have < sizeof line - 1;) {
+		n = read(ready[0], line + have, sizeof line - 1 - have);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			break;
+		have += (size_t)n;
+	}
+	line[have] = '\0';
+	if (!strcmp(line, CLAIR_DAEMON_READY))
+		return CLI_OK;
+	int status = 1 << 8;
+	waitpid(pid, &status, 0);
+	if (!have)
+		return cli_failure("the daemon ended before the mount was ready");
+	return WIFEXITED(status) && WEXITSTATUS(status) == CLI_MISTAKE ?
+		       cli_mistake("%s", line) :
+		       cli_failure("%s", line);
+}
+
+int cmd_mount(int argc, char **argv)
+{
+	bool foreground = false;
+	const struct cli_flag flags[] = {
+		{ "foreground", NULL, "stay until it is unmounted", NULL, &foreground },
+		{ NULL },
+	};
+	const struct cli_spec spec = {
+		.verb = "mount",
+		.usage = "SOURCE [MOUNTPOINT] [-o OPTIONS] [--foreground]",
+		.help = "Mounts SOURCE over MOUNTPOINT (over itself when there is none), and "
+			"returns when\nthe mount is ready.",
+		.flags = flags,
+		.least = 1,
+		.most = 2,
+	};
+	struct cli cli;
+	int status;
+
+	if (!cli_parse(&spec, argc, argv, &cli, &status))
+		return status;
+	struct mount m = { .cli = &cli, .source_fd = -1 };
+	status = find_places(&m);
+	if (status == CLI_OK)
+		status = foreground ? serve(&m, -1) : in_background(&m);
+	free(m.source);
+	free(m.mountpoint);
+	cli_finish(&cli);
+	return status;
+}
