@@ -204,6 +204,13 @@ uint32_t clair_catalog_find(const struct clair_catalog *c, const char *path)
 	return walk(c, 0, path, NULL);
 }
 
+uint32_t clair_catalog_find_through(const struct clair_catalog *c, const char *path)
+{
+	int links = MAX_LINKS;
+
+	return walk(c, 0, path, &links);
+}
+
 uint32_t clair_catalog_resolve(const struct clair_catalog *c, uint32_t id)
 {
 	int links = MAX_LINKS;

@@ -77,6 +77,8 @@ uint32_t clair_catalog_child(const struct clair_catalog *catalog, uint32_t folde
 			     const char *name, size_t length);
 /* The id of PATH relative to the root ("" and "." are the root), no links followed. */
 uint32_t clair_catalog_find(const struct clair_catalog *catalog, const char *path);
+/* The same, but links on the way are followed inside the source; the last name is not. */
+uint32_t clair_catalog_find_through(const struct clair_catalog *catalog, const char *path);
 /* The file or folder that ID leads to when its links are followed inside the source:
  * ID itself unless it is a link; CLAIR_NO_ID for a dangling link, a loop, or one that
  * leaves the source. */

@@ -149,25 +149,21 @@ bool clair_index_exists(const char *name)
 	return !strcmp(name, "auto") || find_from_file(name);
 }
 
-/* The files' ids; a link counts as the file that it leads to, a broken one as itself. */
-static void take_ids(const struct found *f, const struct found_item *items, uint32_t count,
-		     uint32_t *ids)
+static void take_ids(const struct found_item *items, uint32_t count, uint32_t *ids)
 {
-	for (uint32_t i = 0; i < count; i++) {
-		uint32_t to = clair_catalog_resolve(f->catalog, items[i].entry);
-		ids[i] = to == CLAIR_NO_ID ? items[i].entry : to;
-	}
+	for (uint32_t i = 0; i < count; i++)
+		ids[i] = items[i].entry;
 }
 
-static int order_items(const struct method *m, struct found *f, uint32_t *ids)
+static void order_items(const struct method *m, struct found *f, uint32_t *ids)
 {
 	uint32_t done = 0;
 
 	if (!m->folders) {
 		if (m->items && f->count)
 			qsort_r(f->items, f->count, sizeof *f->items, m->items, f);
-		take_ids(f, f->items, f->count, ids);
-		return 0;
+		take_ids(f->items, f->count, ids);
+		return;
 	}
 	/* Names first, while items know their folders by number. */
 	for (uint32_t i = 0; m->names && i < f->folder_count; i++) {
@@ -179,10 +175,9 @@ static int order_items(const struct method *m, struct found *f, uint32_t *ids)
 	qsort_r(f->folders, f->folder_count, sizeof *f->folders, m->folders, f);
 	for (uint32_t i = 0; i < f->folder_count; i++) {
 		const struct found_folder *d = &f->folders[i];
-		take_ids(f, f->items + d->begin, d->end - d->begin, ids + done);
+		take_ids(f->items + d->begin, d->end - d->begin, ids + done);
 		done += d->end - d->begin;
 	}
-	return 0;
 }
 
 static int make_by(const struct method *m, const struct clair_catalog *catalog,
@@ -196,9 +191,10 @@ static int make_by(const struct method *m, const struct clair_catalog *catalog,
 		clair_found_keep_split(&f, m->split);
 	if (r == 0) {
 		list = malloc(sizeof *list * (f.count + 1ul));
-		r = list ? order_items(m, &f, list) : -ENOMEM;
+		r = list ? 0 : -ENOMEM;
 	}
 	if (r == 0) {
+		order_items(m, &f, list);
 		*ids = take_ptr(list);
 		*count = f.count;
 	}
@@ -247,8 +243,8 @@ const char *clair_index_meant(const struct clair_catalog *catalog, uint32_t fold
 	return has_classes(catalog, folder) ? "imagefolder" : "sorted";
 }
 
-int clair_index_make(const struct clair_catalog *catalog, uint32_t folder, const char *name,
-		     uint32_t **ids, uint32_t *count, char **error)
+int clair_index_names(const struct clair_catalog *catalog, uint32_t folder,
+		      const char *name, uint32_t **ids, uint32_t *count, char **error)
 {
 	name = clair_index_meant(catalog, folder, name);
 	const struct from_file *from = find_from_file(name);
@@ -268,4 +264,18 @@ int clair_index_make(const struct clair_catalog *catalog, uint32_t folder, const
 			 "index=%s: there is no such dataset order; `clairfs order --list` "
 			 "shows them",
 			 name);
+}
+
+/* A link counts as the file that it leads to, a broken one as itself. */
+int clair_index_make(const struct clair_catalog *catalog, uint32_t folder, const char *name,
+		     uint32_t **ids, uint32_t *count, char **error)
+{
+	int r = clair_index_names(catalog, folder, name, ids, count, error);
+
+	for (uint32_t i = 0; r == 0 && i < *count; i++) {
+		uint32_t to = clair_catalog_resolve(catalog, (*ids)[i]);
+		if (to != CLAIR_NO_ID)
+			(*ids)[i] = to;
+	}
+	return r;
 }

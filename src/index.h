@@ -23,6 +23,10 @@ bool clair_index_exists(const char *name);
  * -EINVAL with *error (unknown name, unreadable list, a line that names no file). */
 int clair_index_make(const struct clair_catalog *catalog, uint32_t folder,
 		     const char *name, uint32_t **ids, uint32_t *count, char **error);
+/* The same, but a link that is a file to the loader is given as itself: to show the path
+ * that the loader opens. */
+int clair_index_names(const struct clair_catalog *catalog, uint32_t folder,
+		      const char *name, uint32_t **ids, uint32_t *count, char **error);
 /* What `auto` means for FOLDER; any other NAME is returned as it is. */
 const char *clair_index_meant(const struct clair_catalog *catalog, uint32_t folder,
 			      const char *name);

@@ -149,7 +149,8 @@ static int take_strings(struct scanner *s, const struct clair_catalog *c, uint32
 			return -EINVAL;
 		uint32_t id = token == 's' ? clair_index_find_path(c, folder, s->text) :
 					     CLAIR_NO_ID;
-		if (id == CLAIR_NO_ID || clair_catalog_entry(c, id)->kind != CLAIR_FILE ||
+		uint32_t to = id == CLAIR_NO_ID ? id : clair_catalog_resolve(c, id);
+		if (to == CLAIR_NO_ID || clair_catalog_entry(c, to)->kind != CLAIR_FILE ||
 		    seen[id / 8] & 1 << id % 8)
 			continue;
 		seen[id / 8] |= (unsigned char)(1 << id % 8);

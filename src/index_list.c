@@ -74,12 +74,16 @@ uint32_t clair_index_find_path(const struct clair_catalog *c, uint32_t folder,
 	if (folder && n + strlen(path) + 2 < sizeof full) {
 		full[n] = '/';
 		strcpy(full + n + 1, path);
-		id = clair_catalog_find(c, full);
+		id = clair_catalog_find_through(c, full);
 	}
-	if (id == CLAIR_NO_ID)
-		id = clair_catalog_find(c, path);
-	uint32_t to = id == CLAIR_NO_ID ? id : clair_catalog_resolve(c, id);
-	return to == CLAIR_NO_ID ? id : to;
+	return id == CLAIR_NO_ID ? clair_catalog_find_through(c, path) : id;
+}
+
+static bool is_folder(const struct clair_catalog *c, uint32_t id)
+{
+	uint32_t to = clair_catalog_resolve(c, id);
+
+	return to != CLAIR_NO_ID && clair_catalog_entry(c, to)->kind == CLAIR_FOLDER;
 }
 
 static int read_list(FILE *f, const char *file, const char *column_name,
@@ -111,7 +115,7 @@ static int read_list(FILE *f, const char *file, const char *column_name,
 		if (!path || !*path)
 			continue;
 		uint32_t id = clair_index_find_path(c, folder, path);
-		if (id == CLAIR_NO_ID || clair_catalog_entry(c, id)->kind == CLAIR_FOLDER)
+		if (id == CLAIR_NO_ID || is_folder(c, id))
 			return clair_bad(error,
 					 "index=list:%s: line %zu, '%s', is no file of the "
 					 "source",

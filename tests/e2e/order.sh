@@ -75,6 +75,15 @@ prints "0 1 2 3 4 5" order "$data" -o "sampler=sequential,cache=$work/cache:1M"
 [ -s "$work/cache/catalog" ] || fail "the catalog was not saved beside the cache"
 touch "$data/a/3.png"
 prints "0 1 2 3 4 5 6" order "$data" -o "sampler=sequential,catalog=$work/catalog"
+# links are shown as the loader opens them
+mkdir -p "$work/blobs/l" "$work/blobs/store"
+touch "$work/blobs/store/f"
+ln -s ../store/f "$work/blobs/l/a.png"
+ln -s l "$work/blobs/m"
+prints "l/a.png" order "$work/blobs" --stream l -o sampler=sequential --paths
+printf 'm/a.png\nstore/f\n' >"$work/links"
+prints "l/a.png store/f" order "$work/blobs" -o "sampler=sequential,index=list:$work/links" \
+	--paths
 
 mistake "a verb is missing"
 mistake "nosuchverb" nosuchverb

@@ -74,6 +74,9 @@ static void check_tree(const struct clair_catalog *c)
 	cr_assert_eq(clair_catalog_find(c, "b/none"), CLAIR_NO_ID);
 	cr_assert_eq(clair_catalog_find(c, "a/1.pn"), CLAIR_NO_ID);
 	cr_assert_eq(clair_catalog_find(c, "."), 0);
+	cr_assert_eq(clair_catalog_find(c, "to-a/1.png"), CLAIR_NO_ID);
+	cr_assert_eq(clair_catalog_find_through(c, "to-a/1.png"), one);
+	cr_assert_eq(clair_catalog_find_through(c, "b/link"), clair_catalog_find(c, "b/link"));
 	cr_assert_eq(clair_catalog_resolve(c, clair_catalog_find(c, "b/link")), one);
 	cr_assert_eq(clair_catalog_resolve(c, clair_catalog_find(c, "through")),
 		     clair_catalog_find(c, "a/deep/x"));
