@@ -7,6 +7,7 @@
 #include "tracker.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -28,6 +29,9 @@
 #define EFFORT 2000000u
 #define FAR_EPOCHS 1000
 #define NEAR 4
+/* Decimal digits of certainty for a jump to a near epoch, and to any. */
+#define SURE_NEAR 4
+#define SURE_FAR 9
 /* An open of something opened up to so many entries before the low-water mark, is the
  * same sample again. */
 #define REPEAT_WINDOW 64
@@ -335,8 +339,21 @@ static int by_number(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Whether most of the recent opens lie together in EPOCH: then BEGIN is the lowest. */
-static bool epoch_fits(struct clair_tracker *t, uint64_t epoch, uint32_t *begin)
+/* Whether NEEDED of M opens within SPAN of COUNT entries are no accident: the chance of
+ * that for opens that have nothing to do with this order, the binomial tail's first term,
+ * is below 10^-DIGITS. */
+static bool no_accident(unsigned m, unsigned needed, uint32_t span, uint32_t count,
+			double digits)
+{
+	double choose = lgamma(m + 1.) - lgamma(needed + 1.) - lgamma(m - needed + 1.);
+
+	return choose + (needed - 1) * log((span + 1.) / count) < -digits * M_LN10;
+}
+
+/* Whether most of the recent opens lie together in EPOCH: then BEGIN is the lowest. The
+ * more epochs are tried, the surer it must be. */
+static bool epoch_fits(struct clair_tracker *t, uint64_t epoch, double digits,
+		       uint32_t *begin)
 {
 	size_t lanes;
 	const uint32_t *ranks = clair_stream_ranks(t->stream, &lanes);
@@ -364,7 +381,9 @@ static bool epoch_fits(struct clair_tracker *t, uint64_t epoch, uint32_t *begin)
 		return false;
 	qsort(at, found, sizeof *at, by_number);
 	for (uint32_t i = 0; i + needed <= found; i++) {
-		if (at[i + needed - 1] - at[i] <= width) {
+		uint32_t span = at[i + needed - 1] - at[i];
+		if (span <= width &&
+		    no_accident(t->recent_count, needed, span, count, digits)) {
 			/* Near the start the first ones may just not have come yet. */
 			*begin = at[i] <= width ? 0 : at[i];
 			return true;
@@ -482,7 +501,7 @@ static bool search(struct clair_tracker *t)
 		if (epoch >= end || epoch > UINT64_MAX / 2)
 			continue;
 		effort += total + 1000;
-		found = epoch_fits(t, epoch, &begin);
+		found = epoch_fits(t, epoch, k < NEAR ? SURE_NEAR : SURE_FAR, &begin);
 	}
 	for (unsigned i = 0; i < t->recent_count; i++)
 		t->mark[t->recent[i]] = 0;

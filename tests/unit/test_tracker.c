@@ -270,6 +270,20 @@ Test(tracker, wrong_seed_is_noticed)
 	free_world(&w);
 }
 
+/* `ls -R` and the like: an order of its own is not taken for some far epoch. */
+Test(tracker, sorted_reading_is_no_epoch)
+{
+	struct world w = make_world(5000, "seed=42");
+	struct clair_stream *other = make_stream(w.catalog, "sampler=sequential");
+
+	uint32_t n = trace(&w, other, 0, 0, 1);
+	feed(&w, 0, n);
+	cr_assert_lt(position(&w, 0).epoch, 3);
+	cr_assert_not(clair_tracker_trusted(w.tracker));
+	clair_stream_free(other);
+	free_world(&w);
+}
+
 Test(tracker, tiny_sets)
 {
 	for (unsigned n = 0; n <= 10; n++) {
