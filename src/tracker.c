@@ -542,7 +542,7 @@ void clair_tracker_open(struct clair_tracker *t, uint32_t id, int64_t now,
 	(void)now;
 	*result = (struct clair_open_result){ .use = CLAIR_USE_UNPREDICTED };
 	t->opens++;
-	if (id >= t->file_limit)
+	if (id >= t->file_limit || !t->current)
 		return;
 	if (fits(t, id, result)) {
 		if (result->use == CLAIR_USE_PREDICTED)
@@ -572,6 +572,9 @@ void clair_tracker_position(const struct clair_tracker *t, uint32_t lane,
 {
 	const struct lane *l = &t->lanes[lane];
 
+	*position = (struct clair_position){ 0 };
+	if (!l->view)
+		return;
 	*position = (struct clair_position){ .epoch = l->view->epoch, .low = l->low,
 					     .high = l->high, .pass = l->pass };
 }
@@ -580,12 +583,14 @@ bool clair_tracker_opened(const struct clair_tracker *t, uint32_t lane, uint32_t
 {
 	const struct view *v = t->lanes[lane].view;
 
-	return index < v->lanes[lane]->count && is_opened(v, v->base[lane] + index);
+	return v && index < v->lanes[lane]->count && is_opened(v, v->base[lane] + index);
 }
 
 uint64_t clair_tracker_next_epoch(const struct clair_tracker *t, uint32_t lane)
 {
-	return following_epoch(t, t->lanes[lane].view->epoch);
+	const struct view *v = t->lanes[lane].view;
+
+	return v ? following_epoch(t, v->epoch) : 0;
 }
 
 bool clair_tracker_trusted(const struct clair_tracker *t)
@@ -595,7 +600,7 @@ bool clair_tracker_trusted(const struct clair_tracker *t)
 
 int clair_tracker_set_epoch(struct clair_tracker *t, uint64_t epoch)
 {
-	return jump(t, epoch, 0, 0);
+	return t->current ? jump(t, epoch, 0, 0) : -ENOENT;
 }
 
 void clair_tracker_counts(const struct clair_tracker *t, uint64_t *opens,
@@ -637,7 +642,9 @@ int clair_tracker_new(struct clair_stream *stream, struct clair_tracker **out)
 	t->lanes = calloc(lanes, sizeof *t->lanes);
 	t->mark = calloc(t->file_limit + 1, 1);
 	if (t->lanes && t->mark)
-		r = view_new(t, clair_stream_first_epoch(stream), &t->current);
+		r = clair_stream_known(stream) ?
+			    view_new(t, clair_stream_first_epoch(stream), &t->current) :
+			    0;
 	if (r < 0) {
 		clair_tracker_free(t);
 		return r;

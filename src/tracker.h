@@ -12,6 +12,7 @@
  * (stage) serialises by the stream's lock. No I/O. */
 struct clair_tracker;
 
+/* A stream whose order is unknown has a tracker, too: every open is unpredicted. */
 int clair_tracker_new(struct clair_stream *stream, struct clair_tracker **out);
 void clair_tracker_free(struct clair_tracker *tracker);
 
@@ -54,7 +55,8 @@ uint64_t clair_tracker_next_epoch(const struct clair_tracker *tracker, uint32_t 
  * fetching ahead. It stays false until they fit again. Decided within 500 opens, normally
  * within 40; a handful of strange opens does not suffice. */
 bool clair_tracker_trusted(const struct clair_tracker *tracker);
-/* The reader told us the epoch (xattr): positions move there at once. */
+/* The reader told us the epoch (xattr): positions move there at once. -ENOENT: the order
+ * is unknown. */
 int clair_tracker_set_epoch(struct clair_tracker *tracker, uint64_t epoch);
 /* Opens so far: all, and those that fitted. */
 void clair_tracker_counts(const struct clair_tracker *tracker, uint64_t *opens,
