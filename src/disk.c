@@ -168,8 +168,9 @@ static int load(struct clair_disk *d)
 	uint64_t stored = 0;
 	for (size_t i = 0; i < count; i++)
 		stored += records[i].size;
-	if (r == 0 && d->bytes * 2 < stored) {
-		log_info("%s: holds other data, which is dropped", d->path);
+	if (r == 0 && (d->bytes * 2 < stored || stored > d->cap)) {
+		log_info("%s: holds %s, which is dropped", d->path,
+			 stored > d->cap ? "more than it may" : "other data");
 		for (uint32_t id = 0; id < clair_catalog_count(d->catalog); id++)
 			atomic_store(&d->slot_of[id].at, NONE);
 		d->slot_count = 0;
