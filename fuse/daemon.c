@@ -218,6 +218,21 @@ static int prepare(struct daemon *d)
 
 /* --- running ------------------------------------------------------------------------------ */
 
+/* Whoever reads a pipe to its end must not wait for the daemon; a file may have more. */
+static void leave_stderr(void)
+{
+	struct stat st;
+	int null;
+
+	if (fstat(STDERR_FILENO, &st) == 0 && S_ISREG(st.st_mode))
+		return;
+	null = open("/dev/null", O_WRONLY | O_CLOEXEC);
+	if (null < 0)
+		return;
+	dup2(null, STDERR_FILENO);
+	close(null);
+}
+
 struct announce {
 	struct daemon *daemon;
 	int ready_fd;
@@ -229,6 +244,8 @@ static void *announce_thread(void *arg)
 	struct announce *a = arg;
 
 	clair_watch_wait(a->daemon->watch);
+	if (a->daemon->config->leave)
+		leave_stderr();
 	tell(a->ready_fd, CLAIR_DAEMON_READY);
 	free(a);
 	return NULL;

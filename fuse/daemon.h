@@ -2,6 +2,8 @@
 #ifndef CLAIR_DAEMON_H
 #define CLAIR_DAEMON_H
 
+#include <stdbool.h>
+
 #include "options.h"
 
 /* What is written to ready_fd when the mount serves; anything else is an error line. */
@@ -15,6 +17,7 @@ struct clair_daemon_config {
 	int fuse_fd;     /* an opened and mounted /dev/fuse, taken, or -1: mount here */
 	int root_fd;     /* O_PATH of that mount's root, taken, or -1 */
 	int ready_fd;    /* taken; gets CLAIR_DAEMON_READY or one line; -1: stderr */
+	bool leave;      /* once ready: leave a terminal or pipe that standard error is */
 	int lifeline_fd; /* taken; at its end the mount is not held any longer; or -1 */
 };
 

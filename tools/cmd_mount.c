@@ -67,6 +67,7 @@ static int serve(struct mount *m, int ready_fd)
 		.fuse_fd = -1,
 		.root_fd = -1,
 		.ready_fd = ready_fd,
+		.leave = ready_fd >= 0,
 		.lifeline_fd = -1,
 	};
 
@@ -81,8 +82,6 @@ static _Noreturn void be_daemon(struct mount *m, int ready_fd)
 	int null = open("/dev/null", O_RDWR);
 	dup2(null, STDIN_FILENO);
 	dup2(null, STDOUT_FILENO);
-	/* Standard error stays for messages of the start; a pipe's reader must not wait for
-	 * the daemon, so it is let go by the parent's end (see ready). */
 	exit(serve(m, ready_fd));
 }
 
