@@ -128,6 +128,8 @@ void clair_stage_free(struct clair_stage *st)
 	}
 	while (st->oldest)
 		flight_unhold(st, st->oldest);
+	for (size_t i = 0; i < THROUGH; i++)
+		clair_source_close(st->through[i].file);
 	while (st->larges) {
 		struct large *l = st->larges;
 		st->larges = l->next;
@@ -294,7 +296,8 @@ int clair_stage_wait_full(struct clair_stage *st, int timeout_ms)
 
 	autolock(&st->lock);
 	while (r == 0 && !st->stopping &&
-	       (!st->started || st->active || st->kicked || st->larges))
+	       (!st->started || st->active || st->kicked || st->larges ||
+		(st->starved && stage_drop_due(st) && !st->gone)))
 		if (pthread_cond_timedwait(&st->quiet, &st->lock, &deadline) == ETIMEDOUT)
 			r = -ETIMEDOUT;
 	return r;

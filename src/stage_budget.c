@@ -12,7 +12,7 @@ uint64_t stage_real(uint64_t size)
 	return ((size + 4095) & ~4095ull) + INODE_BYTES;
 }
 
-static uint64_t real_limit(const struct budget *b)
+uint64_t stage_real_limit(const struct budget *b)
 {
 	return b->limit + b->limit / 100 * 9;
 }
@@ -21,12 +21,12 @@ bool stage_fits(const struct budget *b, uint64_t size, bool pages)
 {
 	if (b->bytes > b->limit || size > b->limit - b->bytes)
 		return false;
-	return !pages || b->real + stage_real(size) <= real_limit(b);
+	return !pages || b->real + stage_real(size) <= stage_real_limit(b);
 }
 
 bool stage_too_large(const struct budget *b, uint64_t size)
 {
-	return size > b->limit || stage_real(size) > real_limit(b);
+	return size > b->limit || stage_real(size) > stage_real_limit(b);
 }
 
 void stage_take(struct budget *b, uint64_t size)
@@ -80,11 +80,22 @@ void stage_unhomed(struct clair_stage *st, uint32_t id)
 		st->homeless += sample_size(st, id);
 }
 
+void stage_unqueue(struct clair_stage *st, uint32_t id)
+{
+	struct sample *x = &st->samples[id];
+
+	if (!(x->flags & F_QUEUED))
+		return;
+	x->flags &= (uint8_t)~F_QUEUED;
+	st->drop_bytes -= stage_real(sample_size(st, id));
+}
+
 void stage_uncount(struct clair_stage *st, uint32_t id)
 {
 	struct sample *x = &st->samples[id];
 	uint64_t size = sample_size(st, id);
 
+	stage_unqueue(st, id);
 	switch (x->state) {
 	case S_KEPT:
 		stage_give(&st->ram, size);

@@ -220,6 +220,7 @@ void clair_stage_opened(struct clair_stage *st, uint32_t id, int64_t now)
 	autolock(&st->lock);
 	if (trusted && r.use == CLAIR_USE_PREDICTED)
 		lane_opened(st, &s->lanes[r.lane], r.epoch, r.index);
+	stage_shed(st);
 	if (stage_drop_due(st) && !st->kicked)
 		stage_kick(st);
 }

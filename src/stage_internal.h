@@ -16,6 +16,7 @@
 #include "tracker.h"
 
 #define PIECE (4u << 20)             /* bytes: larger files move in pieces of this */
+#define COPY_BYTES (48ull << 20)     /* larger files are not put into directories */
 #define MAX_WORKERS 64u
 #define INFLIGHT_BYTES (32ull << 20) /* of buffers that are being filled */
 #define HELD_BYTES (12ull << 20)     /* of loaded bytes kept for READs still to come */
@@ -133,6 +134,15 @@ struct drop_entry {
 	int64_t since; /* monotonic ns */
 };
 
+/* A large file that READs go through, open for the next one. */
+struct through {
+	struct clair_source_file *file; /* NULL: free, or in use */
+	uint32_t id;
+	int64_t opened; /* monotonic ns */
+};
+#define THROUGH 8u
+#define THROUGH_NS CLAIR_NS_PER_S
+
 struct clair_stage {
 	struct clair_stage_config config; /* its disks are a copy of ours */
 	const struct clair_catalog *catalog;
@@ -161,6 +171,8 @@ struct clair_stage {
 	struct flight *oldest, *newest; /* held */
 	uint64_t held_bytes, inflight_bytes;
 	struct large *larges;
+	struct through through[THROUGH];
+	bool copying; /* a large file for a directory: one at a time, for its memory */
 	struct flight *spills; /* loaded by READs, for the directories; a holder */
 
 	uint32_t *invalids; /* changed; the kernel is to be told */
@@ -169,7 +181,7 @@ struct clair_stage {
 	struct drop_entry *drops; /* ring */
 	size_t drop_first, drop_count, drop_room;
 	uint64_t drop_bytes; /* as stage_real counts */
-	int64_t drop_not_before;
+	int64_t drop_not_before, drop_pause;
 	size_t busy_run; /* samples in use, one after the other, without a drop */
 	bool starved; /* a lane waits for staging room */
 
@@ -187,7 +199,7 @@ struct clair_stage {
 
 /* One thing for a worker to do. */
 struct job {
-	enum { J_NONE, J_FLIGHT, J_PIECE, J_DROP, J_EPOCH, J_SPILL, J_INVALIDATE } kind;
+	enum { J_NONE, J_FLIGHT, J_PIECE, J_LARGE, J_DROP, J_EPOCH, J_SPILL, J_INVALIDATE } kind;
 	struct flight *flight;
 	struct large *large;
 	size_t stream, lane;
@@ -209,6 +221,9 @@ void stage_take(struct budget *b, uint64_t size);
 void stage_give(struct budget *b, uint64_t size);
 /* What SIZE bytes of a sample take in the kernel, with page and inode. */
 uint64_t stage_real(uint64_t size);
+uint64_t stage_real_limit(const struct budget *b);
+/* Out of the drop queue; the ring's entry stays and says nothing any more. */
+void stage_unqueue(struct clair_stage *st, uint32_t id);
 bool stage_too_large(const struct budget *b, uint64_t size);
 /* Whether RAM should keep ID. */
 bool stage_may_keep(const struct clair_stage *st, uint32_t id);
@@ -237,6 +252,8 @@ uint64_t lane_distance(const struct lane *lane);
 void stage_queue_drop(struct clair_stage *st, uint32_t id);
 /* Counts a sample that a READ brought into the page cache, so that it is dropped. */
 void stage_adopt(struct clair_stage *st, uint32_t id);
+/* READs brought in more than the budget: the farthest needs are given up. */
+void stage_shed(struct clair_stage *st);
 bool stage_drop_due(const struct clair_stage *st);
 
 /* --- stage_flight.c --- */
@@ -258,15 +275,26 @@ void stage_mark_changed(struct clair_stage *st, uint32_t id);
 
 /* --- stage_work.c --- */
 void *stage_worker(void *arg);
+void stage_add_large(struct clair_stage *st, struct large *large); /* lock */
 void stage_kick(struct clair_stage *st);  /* there may be work. lock */
 int stage_spawn(struct clair_stage *st);  /* lock */
 void stage_measure(struct clair_stage *st, int64_t latency); /* lock */
 
 /* --- stage_push.c: no locks --- */
 void stage_run_flight(struct clair_stage *st, struct flight *f);
-void stage_run_piece(struct clair_stage *st, struct large *large, struct flight *f);
 void stage_run_drop(struct clair_stage *st, struct job *job);
 void stage_decide_keep(struct clair_stage *st);
+/* Writes to the mount's file *FD, which it opens when it is -1. */
+int stage_push_bytes(struct clair_stage *st, uint32_t id, int *fd, uint64_t offset,
+		     const void *data, size_t size);
+/* The page cache has ID now, or the attempt failed (R < 0). lock */
+void stage_settle(struct clair_stage *st, uint32_t id, bool keep, int r);
+/* Room in the arena that was not filled after all. lock */
+void stage_forget_arena(struct clair_stage *st, uint32_t id, uint32_t at);
+
+/* --- stage_large.c: no locks --- */
+void stage_run_piece(struct clair_stage *st, struct large *large, struct flight *f);
+void stage_run_large(struct clair_stage *st, struct large *large); /* takes it */
 
 /* --- stage_events.c: lock --- */
 /* A READ of ID arrived; LATE: a load was under way. */

@@ -59,6 +59,8 @@ void stage_queue_drop(struct clair_stage *st, uint32_t id)
 	st->drops[(st->drop_first + st->drop_count++) % st->drop_room] =
 		(struct drop_entry){ .id = id, .since = clair_now_ns() };
 	st->drop_bytes += stage_real(sample_size(st, id));
+	if (!st->kicked && stage_drop_due(st))
+		stage_kick(st);
 }
 
 void stage_adopt(struct clair_stage *st, uint32_t id)
@@ -75,6 +77,7 @@ void stage_adopt(struct clair_stage *st, uint32_t id)
 
 static void need(struct clair_stage *st, uint32_t id)
 {
+	stage_unqueue(st, id);
 	if (st->samples[id].needs < NEEDS_MAX)
 		st->samples[id].needs++;
 }
@@ -215,6 +218,49 @@ void lane_advance(struct clair_stage *st, struct lane *lane)
 	need(st, e->ids[lane->head++]);
 }
 
+/* Whether ID, which is staged and not needed, may be kept for its next use. */
+static bool fits_ahead(const struct clair_stage *st, uint32_t id)
+{
+	return staged_ahead(st) + stage_real(sample_size(st, id)) <=
+	       stage_real_limit(&st->staging);
+}
+
+/* The head of LANE goes back by one entry. False: it cannot. */
+static bool step_back(struct clair_stage *st, struct lane *lane)
+{
+	if (!lane->now)
+		return false;
+	if (lane->ahead && lane->head == 0) {
+		lane->ahead = false;
+		lane->head = lane->now->count;
+	}
+	if (!lane->ahead && lane->head <= lane->tail)
+		return false;
+	lane->head--;
+	if (lane->ahead)
+		unneed(st, lane->then->ids[lane->head]);
+	else if (!is_done(lane, lane->head))
+		unneed(st, lane->now->ids[lane->head]);
+	return true;
+}
+
+void stage_shed(struct clair_stage *st)
+{
+	while (staged_ahead(st) > stage_real_limit(&st->staging)) {
+		struct lane *far = NULL;
+
+		for (size_t i = 0; i < st->stream_count; i++) {
+			struct stream *s = &st->streams[i];
+			for (size_t l = 0; l < s->lane_count; l++)
+				if (s->lanes[l].now &&
+				    (!far || lane_distance(&s->lanes[l]) > lane_distance(far)))
+					far = &s->lanes[l];
+		}
+		if (!far || !step_back(st, far))
+			return;
+	}
+}
+
 /* Whether workers have nothing to do for ID whatever comes. */
 static bool passes(const struct clair_stage *st, uint32_t id)
 {
@@ -245,6 +291,11 @@ uint32_t lane_next(struct clair_stage *st, struct stream *s, struct lane *lane)
 				return CLAIR_NO_ID; /* soon; who drops it kicks */
 			if (!passes(st, id))
 				return id;
+			if (st->samples[id].state == S_STAGED && !st->samples[id].needs &&
+			    !fits_ahead(st, id)) {
+				st->starved = true;
+				return CLAIR_NO_ID;
+			}
 			lane_advance(st, lane);
 		} else if (lane->ahead || lane->ended) {
 			break;

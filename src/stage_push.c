@@ -9,7 +9,9 @@
 
 /* Readers that keep a sample open or mapped for longer own its pages from then on. */
 #define BUSY_NS (10 * CLAIR_NS_PER_S)
-#define BUSY_RETRY_NS (50 * CLAIR_NS_PER_MS)
+/* When all are in use: the first and the longest pause before they are tried again. */
+#define PAUSE_NS (4 * CLAIR_NS_PER_MS)
+#define PAUSE_MOST_NS (128 * CLAIR_NS_PER_MS)
 
 /* FRESH: the kernel is made to know inode and name first. */
 static int open_mount(struct clair_stage *st, uint32_t id, bool fresh)
@@ -23,8 +25,8 @@ static int open_mount(struct clair_stage *st, uint32_t id, bool fresh)
 	return fd;
 }
 
-static int push_bytes(struct clair_stage *st, uint32_t id, int *fd, uint64_t offset,
-		      const void *data, size_t size)
+int stage_push_bytes(struct clair_stage *st, uint32_t id, int *fd, uint64_t offset,
+		     const void *data, size_t size)
 {
 	const struct clair_kernel *k = st->config.kernel;
 	int r = 0;
@@ -48,8 +50,7 @@ static int push_bytes(struct clair_stage *st, uint32_t id, int *fd, uint64_t off
 	return r;
 }
 
-/* The page cache may hold ID now, or the attempt failed (R < 0). lock */
-static void settle(struct clair_stage *st, uint32_t id, bool keep, int r)
+void stage_settle(struct clair_stage *st, uint32_t id, bool keep, int r)
 {
 	struct sample *x = &st->samples[id];
 	uint64_t size = sample_size(st, id);
@@ -68,8 +69,7 @@ static void settle(struct clair_stage *st, uint32_t id, bool keep, int r)
 	stage_kick(st);
 }
 
-/* Room in the arena that was not filled after all. lock */
-static void forget_arena(struct clair_stage *st, uint32_t id, uint32_t at)
+void stage_forget_arena(struct clair_stage *st, uint32_t id, uint32_t at)
 {
 	if (at == CLAIR_ARENA_NONE)
 		return;
@@ -88,16 +88,18 @@ void stage_run_flight(struct clair_stage *st, struct flight *f)
 	pthread_mutex_lock(&st->lock);
 	if (!f->loaded)
 		flight_finish(st, f, r);
+	/* Where pages come and go, touching them costs more than it saves. */
+	bool touches = st->keep == CLAIR_KEEP_KERNEL;
 	pthread_mutex_unlock(&st->lock);
 	if (r == 0) {
 		flight_store(st, f);
-		r = push_bytes(st, f->id, &fd, 0, f->data, f->size);
-		if (r == 0 && f->keep)
+		r = stage_push_bytes(st, f->id, &fd, 0, f->data, f->size);
+		if (r == 0 && touches)
 			k->touch(k->self, fd, f->size);
 	}
 	pthread_mutex_lock(&st->lock);
-	forget_arena(st, f->id, f->arena_at);
-	settle(st, f->id, f->keep, r);
+	stage_forget_arena(st, f->id, f->arena_at);
+	stage_settle(st, f->id, f->keep, r);
 	bool spill = f->spill && f->loaded && !f->error;
 	if (!f->held)
 		flight_unlist(st, f);
@@ -106,45 +108,6 @@ void stage_run_flight(struct clair_stage *st, struct flight *f)
 		flight_spill(st, f);
 	autolock(&st->lock);
 	flight_put(st, f);
-}
-
-void stage_run_piece(struct clair_stage *st, struct large *large, struct flight *f)
-{
-	autoclose int fd = -1;
-	int r = flight_load(st, f);
-
-	pthread_mutex_lock(&st->lock);
-	flight_finish(st, f, r);
-	pthread_mutex_unlock(&st->lock);
-	if (r == 0 && large->arena_at != CLAIR_ARENA_NONE)
-		memcpy(clair_arena_at(st->arena, large->arena_at) +
-			       (uint64_t)f->piece * PIECE,
-		       f->data, f->size);
-	if (r == 0)
-		r = push_bytes(st, f->id, &fd, (uint64_t)f->piece * PIECE, f->data,
-				     f->size);
-	autolock(&st->lock);
-	flight_unlist(st, f);
-	if (r < 0 && !large->failed)
-		large->failed = true;
-	if (r == -ESTALE)
-		stage_mark_changed(st, f->id);
-	flight_put(st, f);
-	if (++large->finished < (large->failed ? large->begun : large->pieces))
-		return;
-	if (large->failed || (st->samples[large->id].flags & F_CHANGED)) {
-		forget_arena(st, large->id, large->arena_at);
-	} else if (large->arena_at != CLAIR_ARENA_NONE) {
-		st->arena_at[large->id] = large->arena_at;
-		st->samples[large->id].flags |= F_ARENA;
-		stage_homed(st, large->id);
-	}
-	settle(st, large->id, large->keep, large->failed ? -EIO : 0);
-	struct large **p = &st->larges;
-	while (*p != large)
-		p = &(*p)->next;
-	*p = large->next;
-	free(large);
 }
 
 /* 1: dropped, 0: a reader has it, or a negative errno. */
@@ -190,11 +153,15 @@ void stage_run_drop(struct clair_stage *st, struct job *job)
 		stage_uncount(st, e.id);
 		x->account = A_IDLE;
 		st->busy_run = 0;
+		st->drop_pause = 0;
 	}
 	autolock(&st->lock);
 	if (st->busy_run && st->busy_run >= st->drop_count) {
 		st->busy_run = 0;
-		st->drop_not_before = clair_now_ns() + BUSY_RETRY_NS;
+		st->drop_pause = st->drop_pause ? 2 * st->drop_pause : PAUSE_NS;
+		if (st->drop_pause > PAUSE_MOST_NS)
+			st->drop_pause = PAUSE_MOST_NS;
+		st->drop_not_before = clair_now_ns() + st->drop_pause;
 	}
 	st->starved = false;
 	stage_kick(st);

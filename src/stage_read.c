@@ -26,6 +26,52 @@ static int give(struct flight *f, struct clair_buffer *buffer, const void *data,
 	return 0;
 }
 
+/* Opens ID for reading through; *OPENED says when. */
+static int take_through(struct clair_stage *st, uint32_t id, bool changed,
+			struct clair_source_file **file, int64_t *opened)
+{
+	int64_t now = *opened = clair_now_ns();
+
+	if (changed)
+		return clair_source_open_changed(st->config.source, id, file);
+	*file = NULL;
+	pthread_mutex_lock(&st->lock);
+	for (size_t i = 0; i < THROUGH && !*file; i++) {
+		struct through *t = &st->through[i];
+		if (t->file && t->id == id && now - t->opened < THROUGH_NS) {
+			*file = take_ptr(t->file);
+			*opened = t->opened;
+		}
+	}
+	pthread_mutex_unlock(&st->lock);
+	if (*file)
+		return 0;
+	int r = clair_source_open(st->config.source, id, file);
+	if (r != -ESTALE)
+		return r;
+	clair_stage_changed(st, id);
+	*opened = 0;
+	return clair_source_open_changed(st->config.source, id, file);
+}
+
+/* FILE may be of use for the next READ; the oldest one goes. */
+static void give_through(struct clair_stage *st, uint32_t id, bool keep,
+			 struct clair_source_file *file, int64_t opened)
+{
+	struct clair_source_file *old = file;
+
+	if (keep && opened) {
+		autolock(&st->lock);
+		struct through *t = &st->through[0];
+		for (size_t i = 1; i < THROUGH && t->file; i++)
+			if (!st->through[i].file || st->through[i].opened < t->opened)
+				t = &st->through[i];
+		old = t->file;
+		*t = (struct through){ .file = file, .id = id, .opened = opened };
+	}
+	clair_source_close(old);
+}
+
 /* Just this range, from the source as it is. */
 static int read_through(struct clair_stage *st, uint32_t id, uint64_t offset, size_t size,
 			bool changed, struct clair_bytes *out)
@@ -38,16 +84,13 @@ static int read_through(struct clair_stage *st, uint32_t id, uint64_t offset, si
 
 	if (!buffer)
 		return -ENOMEM;
-	int r = changed ? clair_source_open_changed(st->config.source, id, &file) :
-			  clair_source_open(st->config.source, id, &file);
-	if (r == -ESTALE && !changed) {
-		clair_stage_changed(st, id);
-		r = clair_source_open_changed(st->config.source, id, &file);
-	}
+	int64_t opened;
+	int r = take_through(st, id, changed, &file, &opened);
 	ssize_t n = r;
 	if (r == 0) {
 		n = clair_source_read(file, buffer->data, ask, from);
-		clair_source_close(file);
+		give_through(st, id, !changed && n >= 0 && sample_size(st, id) > PIECE,
+			     file, opened);
 	}
 	if (n >= 0) {
 		size_t got = (size_t)n > skip ? (size_t)n - skip : 0;

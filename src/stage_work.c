@@ -82,8 +82,9 @@ static void pick_drops(struct clair_stage *st, struct job *job)
 
 		st->drop_first = (st->drop_first + 1) % st->drop_room;
 		st->drop_count--;
-		st->drop_bytes -= stage_real(sample_size(st, e.id));
-		x->flags &= (uint8_t)~F_QUEUED;
+		if (!(x->flags & F_QUEUED))
+			continue; /* needed again meanwhile */
+		stage_unqueue(st, e.id);
 		if (x->state != S_STAGED || x->needs)
 			continue;
 		x->state = S_DROPPING;
@@ -143,11 +144,16 @@ static struct large *new_large(struct clair_stage *st, uint32_t id, bool keep,
 	l->pieces = (uint32_t)((sample_size(st, id) + PIECE - 1) / PIECE);
 	l->keep = keep;
 	l->arena_at = arena_at;
+	return l;
+}
+
+void stage_add_large(struct clair_stage *st, struct large *large)
+{
 	struct large **end = &st->larges;
+
 	while (*end)
 		end = &(*end)->next;
-	*end = l;
-	return l;
+	*end = large;
 }
 
 static void pick_piece(struct clair_stage *st, struct job *job)
@@ -176,6 +182,7 @@ static bool pick_sample(struct clair_stage *st, struct job *job, struct lane *la
 	bool keep, large = sample_size(st, id) > PIECE;
 	uint32_t arena_at;
 	struct flight *f = large ? NULL : flight_find(st, id, 0);
+	struct large *l = NULL;
 
 	if (f && (!f->loaded || f->error)) {
 		lane_advance(st, lane); /* a READ fetches it */
@@ -189,7 +196,7 @@ static bool pick_sample(struct clair_stage *st, struct job *job, struct lane *la
 	if (f)
 		f->holders++;
 	else if (large)
-		began = new_large(st, id, keep, arena_at) != NULL;
+		began = (l = new_large(st, id, keep, arena_at)) != NULL;
 	else
 		began = (f = flight_new(st, id, 0)) != NULL;
 	if (!began) {
@@ -201,14 +208,22 @@ static bool pick_sample(struct clair_stage *st, struct job *job, struct lane *la
 	if (x->account == A_OPENED || x->account == A_SETTLED)
 		x->account = A_IDLE;
 	lane_advance(st, lane);
+	bool spill = !keep && arena_at == CLAIR_ARENA_NONE && st->config.disk_count &&
+		     !(x->flags & F_ARENA) && !x->disk;
+	if (large && spill && !st->copying && sample_size(st, id) <= COPY_BYTES) {
+		st->copying = true;
+		job->kind = J_LARGE;
+		job->large = l;
+		return false;
+	}
 	if (large) {
+		stage_add_large(st, l);
 		pick_piece(st, job);
 		return false;
 	}
 	f->keep = keep;
 	f->arena_at = arena_at;
-	f->spill = !keep && arena_at == CLAIR_ARENA_NONE && st->config.disk_count &&
-		   !(x->flags & F_ARENA) && !x->disk;
+	f->spill = spill;
 	job->kind = J_FLIGHT;
 	job->flight = f;
 	return false;
@@ -316,6 +331,9 @@ static void run(struct clair_stage *st, struct job *job)
 		break;
 	case J_PIECE:
 		stage_run_piece(st, job->large, job->flight);
+		break;
+	case J_LARGE:
+		stage_run_large(st, job->large);
 		break;
 	case J_DROP:
 		stage_run_drop(st, job);

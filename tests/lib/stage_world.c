@@ -361,8 +361,6 @@ struct clair_epoch_stats world_sums(struct world *w)
 		sums.unpredicted += (uint64_t)json_integer_value(
 			json_object_get(epoch, "unpredicted"));
 	}
-	if (getenv("CLAIR_TEST_VERBOSE"))
-		json_dumpf(o, stderr, JSON_INDENT(1));
 	json_decref(o);
 	return sums;
 }

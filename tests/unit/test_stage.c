@@ -375,6 +375,52 @@ Test(stage, not_dropped_while_open)
 	world_end(&w);
 }
 
+/* What RAM does not keep goes to a directory; the next mount finds it there. */
+Test(stage, directory)
+{
+	char folder[] = "/tmp/clairfs-cache-XXXXXX", *error = NULL;
+	struct world_config c = { .files = FILES, .ram = 5 << 20, .staging = 8 << 20,
+				  .large = 5 << 20, .keep = CLAIR_KEEP_KERNEL, .words = WORDS };
+	struct clair_disk_config config = { .path = folder, .bytes = 64 << 20 };
+	struct clair_disk *disk;
+	struct world w;
+
+	cr_assert(mkdtemp(folder));
+	world_begin(&w, &c);
+	/* The tier wants the catalog: the stage is made again with it. */
+	clair_stage_free(w.stage);
+	cr_assert_eq(clair_disk_open(&config, w.catalog, &disk, &error), 0, "%s", error);
+	for (int mount = 0; mount < 2; mount++) {
+		struct clair_stage_config again = {
+			.catalog = w.catalog, .source = w.source, .kernel = &w.kernel,
+			.disks = &disk, .disk_count = 1, .stats = &w.stats, .ram = c.ram,
+			.staging = c.staging, .keep = c.keep,
+		};
+		cr_assert_eq(clair_stage_new(&again, &w.stage), 0);
+		cr_assert_eq(world_set_stream(&w, c.words), 0);
+		cr_assert_eq(clair_stage_start(w.stage), 0);
+		train(&w, &c, 0, 3, true);
+		cr_expect_eq(world_sums(&w).staged, 3 * (FILES + 1));
+		cr_expect_eq(w.stats.error_cache + w.stats.error_hash, 0);
+		if (mount == 0) {
+			cr_expect_eq(w.stats.pfs.bytes, world_dataset(&w));
+			clair_stage_stop(w.stage);
+			clair_stage_free(w.stage);
+			clair_disk_close(disk);
+			for (uint32_t id = 0; id < clair_catalog_count(w.catalog); id++)
+				world_lose(&w, id);
+			cr_assert_eq(clair_disk_open(&config, w.catalog, &disk, &error), 0,
+				     "%s", error);
+		}
+	}
+	cr_expect_leq(w.stats.pfs.bytes, world_dataset(&w) + c.ram);
+	world_end(&w);
+	clair_disk_close(disk);
+	char command[128];
+	snprintf(command, sizeof command, "rm -rf '%s'", folder);
+	cr_expect_eq(system(command), 0);
+}
+
 /* The stream is replaced while it is staged. */
 Test(stage, stream_replaced)
 {
