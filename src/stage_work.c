@@ -384,6 +384,16 @@ static bool must_decide(const struct clair_stage *st)
 	return false;
 }
 
+/* Whether JOB may wait for a device, so that another worker is of use meanwhile. What
+ * comes from memory is bound by the pushes, which are one at a time. */
+static bool waits(const struct clair_stage *st, const struct job *job)
+{
+	if (job->kind == J_DROP || job->kind == J_INVALIDATE)
+		return false;
+	return job->kind != J_FLIGHT ||
+	       !(job->flight->data || (st->samples[job->flight->id].flags & F_ARENA));
+}
+
 void *stage_worker(void *arg)
 {
 	struct clair_stage *st = arg;
@@ -406,7 +416,7 @@ void *stage_worker(void *arg)
 			continue;
 		}
 		st->active++;
-		if (st->active < st->limit)
+		if (st->active < st->limit && waits(st, &job))
 			wake_one(st);
 		pthread_mutex_unlock(&st->lock);
 		run(st, &job);
