@@ -28,6 +28,7 @@ VECTORS(order_hf_stream)
 VECTORS(order_litdata)
 VECTORS(order_pages)
 VECTORS(order_mmdet)
+VECTORS(order_speech)
 
 /* No family may fail at, or read outside of, a data set that is smaller than the job; a
  * rank's epoch asked for again is the same, whatever was asked in between. */
