@@ -114,8 +114,10 @@ run_scripts() { # BUILD PREFIX SECONDS NAME…
 [ ! -e /dev/fuse ] && [ "$(id -u)" = 0 ] && { modprobe fuse || mknod /dev/fuse c 10 229; } 2>/dev/null
 
 start=$SECONDS
+before=$failed built=0
 run_one build make_build "$build"
-if [ $failed = 0 ]; then
+if [ $failed = $before ]; then
+	built=1
 	run_programs "$build" unit ''
 	run_programs "$build" stress ''
 	scripts=()
@@ -124,7 +126,7 @@ if [ $failed = 0 ]; then
 	done
 	run_scripts "$build" '' 180 "${scripts[@]}"
 fi
-if [ $quick = 0 ] && [ $failed = 0 -o ${#names[@]} = 0 ] && [ -f "$build/build.ninja" ]; then
+if [ $quick = 0 ] && [ $built = 1 ]; then
 	export ASAN_OPTIONS=detect_leaks=1:abort_on_error=0:exitcode=99:allocator_may_return_null=1
 	export UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1
 	export LSAN_OPTIONS=suppressions=$top/tests/lib/lsan.supp:print_suppressions=0
