@@ -89,7 +89,7 @@ static void print_help(const struct cli_spec *spec)
 			 f->argument ? f->argument : "");
 		printf("  %-20s %s\n", left, f->help);
 	}
-	printf("  %-20s %s\n  %-20s %s\n  %-20s %s\n", "-o WORD=VALUE,…",
+	printf("  %-20s %s\n  %-20s %s\n  %-20s %s\n", "-o WORD=VALUE,...",
 	       "options, see clairfs.conf(5)", "--help", "this text", "--version",
 	       "the version");
 }
