@@ -30,6 +30,7 @@ VECTORS(order_pages)
 VECTORS(order_mmdet)
 VECTORS(order_speech)
 VECTORS(order_text)
+VECTORS(order_gpt)
 
 /* No family may fail at, or read outside of, a data set that is smaller than the job; a
  * rank's epoch asked for again is the same, whatever was asked in between. */
