@@ -12,12 +12,12 @@
 
 #define MAX31 2147483647u
 
-uint32_t clair_tf_op_seed(uint64_t global, uint64_t nth)
+uint32_t clair_tf_op_seed(int64_t global, uint64_t nth)
 {
 	struct clair_mt mt;
 	uint32_t v = 0;
 
-	clair_py_seed(&mt, global);
+	clair_py_seed(&mt, global < 0 ? -(uint64_t)global : (uint64_t)global);
 	for (uint64_t i = 0; i <= nth; i++)
 		v = (uint32_t)clair_py_randbelow(&mt, 1ull << 31);
 	return v;
@@ -106,7 +106,7 @@ static int tf_seeds(struct state *s, const struct clair_words *words, char **err
 	if (r == 0)
 		r = clair_words_u64(words, "nth", 0, &nth, error);
 	if (r == 0 && has_global && !has_op)
-		op = clair_tf_op_seed(global, nth);
+		op = clair_tf_op_seed((int64_t)global, nth);
 	if (r == 0)
 		clair_tf_pair(has_global, (int64_t)global, (int64_t)op, s->pair);
 	return r;

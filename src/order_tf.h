@@ -11,7 +11,7 @@
 /* tf.data's shuffle, for tf-shuffle and the Keras families. */
 
 /* The seed that the NTH (from 0) op without its own gets after set_seed(GLOBAL). */
-uint32_t clair_tf_op_seed(uint64_t global, uint64_t nth);
+uint32_t clair_tf_op_seed(int64_t global, uint64_t nth);
 /* The pair that a dataset is made with. */
 void clair_tf_pair(bool has_global, int64_t global, int64_t op, uint64_t pair[2]);
 /* The pair of the ITERATOR-th iterator over it. */

@@ -8,6 +8,7 @@
 #include "cleanup.h"
 #include "cxx_shuffle.h"
 #include "numpy_random.h"
+#include "order_tf.h"
 #include "order_vectors.h"
 #include "philox.h"
 #include "python_random.h"
@@ -228,4 +229,36 @@ Test(philox, known_answers)
 	clair_philox_u32(&b);
 	clair_philox_skip(&b, 28);
 	cr_assert_eq(clair_philox_u32(&a), clair_philox_u32(&b));
+}
+
+/* tf.random.set_seed(s): the seeds of ops without one. */
+Test(tf, op_seeds)
+{
+	json_t *root = vectors_load("tf_op_seeds"), *c = NULL, *v = NULL;
+	size_t i = 0, k = 0;
+
+	json_array_foreach(root, i, c)
+		json_array_foreach(json_object_get(c, "op_seeds"), k, v)
+			cr_assert_eq(clair_tf_op_seed((int64_t)vectors_u64(c, "global"), k),
+				     (uint64_t)json_integer_value(v));
+	json_decref(root);
+}
+
+/* Seeds that programs draw for themselves: kohya, unet3d, SeedSequence. */
+Test(python, drawn_seeds)
+{
+	struct clair_np_seed_sequence ss;
+	uint32_t key[2] = { 0, 1 }, hashed = 0;
+	struct clair_mt mt;
+
+	clair_py_seed(&mt, 0);
+	cr_assert_eq(clair_py_randint(&mt, 0, 1ll << 31), 1654615998);
+	clair_py_seed(&mt, 1234);
+	cr_assert_eq(clair_py_randint(&mt, 0, 1ll << 31), 1892932127);
+	clair_py_seed(&mt, 0);
+	cr_assert_eq(clair_py_randint(&mt, 0, UINT32_MAX), 3626764237);
+	cr_assert_eq(clair_py_randint(&mt, 0, UINT32_MAX), 1806341205);
+	clair_np_seed_sequence(&ss, key, 2, NULL, 0);
+	clair_np_seed_state(&ss, &hashed, 1);
+	cr_assert_eq(hashed, 3964924996u);
 }

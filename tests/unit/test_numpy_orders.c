@@ -31,6 +31,7 @@ VECTORS(order_mmdet)
 VECTORS(order_speech)
 VECTORS(order_text)
 VECTORS(order_gpt)
+VECTORS(order_megatron)
 
 /* No family may fail at, or read outside of, a data set that is smaller than the job; a
  * rank's epoch asked for again is the same, whatever was asked in between. */
