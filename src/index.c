@@ -149,20 +149,21 @@ bool clair_index_exists(const char *name)
 	return !strcmp(name, "auto") || find_from_file(name);
 }
 
-static void take_ids(const struct found_item *items, uint32_t count, uint32_t *ids)
+static void take_ids(const struct found_item *items, uint32_t count, bool names,
+		     uint32_t *ids)
 {
 	for (uint32_t i = 0; i < count; i++)
-		ids[i] = items[i].entry;
+		ids[i] = names ? items[i].entry : items[i].to;
 }
 
-static void order_items(const struct method *m, struct found *f, uint32_t *ids)
+static void order_items(const struct method *m, struct found *f, bool names, uint32_t *ids)
 {
 	uint32_t done = 0;
 
 	if (!m->folders) {
 		if (m->items && f->count)
 			qsort_r(f->items, f->count, sizeof *f->items, m->items, f);
-		take_ids(f->items, f->count, ids);
+		take_ids(f->items, f->count, names, ids);
 		return;
 	}
 	/* Names first, while items know their folders by number. */
@@ -175,13 +176,13 @@ static void order_items(const struct method *m, struct found *f, uint32_t *ids)
 	qsort_r(f->folders, f->folder_count, sizeof *f->folders, m->folders, f);
 	for (uint32_t i = 0; i < f->folder_count; i++) {
 		const struct found_folder *d = &f->folders[i];
-		take_ids(f->items + d->begin, d->end - d->begin, ids + done);
+		take_ids(f->items + d->begin, d->end - d->begin, names, ids + done);
 		done += d->end - d->begin;
 	}
 }
 
 static int make_by(const struct method *m, const struct clair_catalog *catalog,
-		   uint32_t folder, uint32_t **ids, uint32_t *count)
+		   uint32_t folder, bool names, uint32_t **ids, uint32_t *count)
 {
 	struct found f = { .catalog = catalog };
 	uint32_t *list = NULL;
@@ -194,7 +195,7 @@ static int make_by(const struct method *m, const struct clair_catalog *catalog,
 		r = list ? 0 : -ENOMEM;
 	}
 	if (r == 0) {
-		order_items(m, &f, list);
+		order_items(m, &f, names, list);
 		*ids = take_ptr(list);
 		*count = f.count;
 	}
@@ -243,18 +244,25 @@ const char *clair_index_meant(const struct clair_catalog *catalog, uint32_t fold
 	return has_classes(catalog, folder) ? "imagefolder" : "sorted";
 }
 
-int clair_index_names(const struct clair_catalog *catalog, uint32_t folder,
-		      const char *name, uint32_t **ids, uint32_t *count, char **error)
+static int make_any(const struct clair_catalog *catalog, uint32_t folder, const char *name,
+		    bool names, uint32_t **ids, uint32_t *count, char **error)
 {
 	name = clair_index_meant(catalog, folder, name);
 	const struct from_file *from = find_from_file(name);
-	if (from)
-		return from->make(catalog, folder, name + strlen(from->prefix), ids, count,
-				  error);
+	if (from) {
+		int r = from->make(catalog, folder, name + strlen(from->prefix), ids, count,
+				   error);
+		for (uint32_t i = 0; r == 0 && !names && i < *count; i++) {
+			uint32_t to = clair_catalog_resolve(catalog, (*ids)[i]);
+			if (to != CLAIR_NO_ID)
+				(*ids)[i] = to;
+		}
+		return r;
+	}
 	for (size_t i = 0; i < METHODS; i++) {
 		if (strcmp(methods[i].index.name, name))
 			continue;
-		int r = make_by(&methods[i], catalog, folder, ids, count);
+		int r = make_by(&methods[i], catalog, folder, names, ids, count);
 		if (r == -ELOOP || r == -EOVERFLOW)
 			return clair_bad(error,
 					 "index=%s: links make the folders endless", name);
@@ -266,16 +274,14 @@ int clair_index_names(const struct clair_catalog *catalog, uint32_t folder,
 			 name);
 }
 
-/* A link counts as the file that it leads to, a broken one as itself. */
+int clair_index_names(const struct clair_catalog *catalog, uint32_t folder,
+		      const char *name, uint32_t **ids, uint32_t *count, char **error)
+{
+	return make_any(catalog, folder, name, true, ids, count, error);
+}
+
 int clair_index_make(const struct clair_catalog *catalog, uint32_t folder, const char *name,
 		     uint32_t **ids, uint32_t *count, char **error)
 {
-	int r = clair_index_names(catalog, folder, name, ids, count, error);
-
-	for (uint32_t i = 0; r == 0 && i < *count; i++) {
-		uint32_t to = clair_catalog_resolve(catalog, (*ids)[i]);
-		if (to != CLAIR_NO_ID)
-			(*ids)[i] = to;
-	}
-	return r;
+	return make_any(catalog, folder, name, false, ids, count, error);
 }

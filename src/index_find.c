@@ -70,7 +70,7 @@ static int add_folder(struct found *found, char *path)
 	return 0;
 }
 
-static int add_item(struct found *found, uint32_t folder, uint32_t entry)
+static int add_item(struct found *found, uint32_t folder, uint32_t entry, uint32_t to)
 {
 	if (found->count == found->room) {
 		uint64_t room = found->room ? found->room + found->room / 2ull : 1024;
@@ -82,7 +82,7 @@ static int add_item(struct found *found, uint32_t folder, uint32_t entry)
 		found->items = items;
 		found->room = (uint32_t)room;
 	}
-	found->items[found->count++] = (struct found_item){ folder, entry };
+	found->items[found->count++] = (struct found_item){ folder, entry, to };
 	return 0;
 }
 
@@ -115,7 +115,7 @@ static int find_files(struct finder *f, const struct chain *here, uint32_t numbe
 
 		if ((!f->extensions || clair_found_extension(name, f->extensions)) &&
 		    is_wanted_name(f, name) && !is_folder(found->catalog, id, &to))
-			r = add_item(found, number, id);
+			r = add_item(found, number, id, to == CLAIR_NO_ID ? id : to);
 	}
 	found->folders[number].end = found->count;
 	return r;

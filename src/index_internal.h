@@ -6,11 +6,12 @@
 
 /* Shared by index.c, index_find.c, index_compare.c and index_splits.c only. */
 
-/* A name found below the indexed folder, in the path that its loader sees. Eight bytes:
- * there may be many millions. */
+/* A name found below the indexed folder, in the path that its loader sees. Small: there may
+ * be many millions. */
 struct found_item {
 	uint32_t folder; /* number of the folder in which it was found */
 	uint32_t entry;  /* catalog id of the name: a file, a link to one, a broken link */
+	uint32_t to;     /* of the file that it leads to; a broken link's own */
 };
 
 struct found_folder {
