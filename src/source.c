@@ -120,23 +120,26 @@ static int open_retried(struct clair_source *s, uint32_t id, uint64_t flags, boo
 	return fd == -ESTALE ? -EIO : fd;
 }
 
-static bool same(const struct clair_entry *e, const struct stat *st)
+static bool same(const struct clair_entry *e, const struct statx *st)
 {
-	return S_ISREG(st->st_mode) && (uint64_t)st->st_size == e->size &&
-	       st->st_mtim.tv_sec * CLAIR_NS_PER_S + st->st_mtim.tv_nsec == e->mtime_ns;
+	return st->stx_size == e->size &&
+	       st->stx_mtime.tv_sec * CLAIR_NS_PER_S + st->stx_mtime.tv_nsec == e->mtime_ns;
 }
 
 static int open_file(struct clair_source *s, uint32_t id, bool check,
 		     struct clair_source_file **out)
 {
-	struct stat st;
+	struct statx st;
 	autoclose int fd = open_retried(s, id, O_RDONLY | O_NONBLOCK, true);
 
 	if (fd < 0)
 		return fd;
-	if (fstat(fd, &st) < 0)
+	/* The lookup and the open have just brought the attributes: not another trip. */
+	if (statx(fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC,
+		  STATX_TYPE | STATX_SIZE | STATX_MTIME, &st) < 0)
 		return -EIO;
-	if (!S_ISREG(st.st_mode) || (check && !same(clair_catalog_entry(s->catalog, id), &st)))
+	if (!S_ISREG(st.stx_mode) ||
+	    (check && !same(clair_catalog_entry(s->catalog, id), &st)))
 		return -ESTALE;
 	struct clair_source_file *f = calloc(1, sizeof *f);
 	if (!f)
@@ -144,7 +147,7 @@ static int open_file(struct clair_source *s, uint32_t id, bool check,
 	f->source = s;
 	f->id = id;
 	f->fd = take_fd(fd);
-	f->size = (uint64_t)st.st_size;
+	f->size = st.stx_size;
 	clair_count(&s->stats->pfs.samples, 1);
 	*out = f;
 	return 0;

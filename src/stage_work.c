@@ -7,7 +7,7 @@
 #include "log.h"
 
 #define STACK_BYTES (256u << 10)
-#define WINDOW_NS (200 * CLAIR_NS_PER_MS)
+#define WINDOW_NS (100 * CLAIR_NS_PER_MS)
 #define FEWEST 3u /* loads in flight */
 
 /* Little's law: twice rate x latency, so that the rate can show what more would give. */
@@ -21,7 +21,7 @@ void stage_measure(struct clair_stage *st, int64_t latency)
 	if (!st->window_begin)
 		st->window_begin = now;
 	int64_t window = now - st->window_begin;
-	if (window < WINDOW_NS)
+	if (window < WINDOW_NS || window < 4 * st->recent_latency)
 		return;
 	double rate = (double)st->window_loads * 1e9 / (double)window;
 	st->rate = rate > st->rate * 0.9 ? rate : st->rate * 0.9;
