@@ -55,8 +55,9 @@ mount_clairfs() {
 	local source=$1 at=$2; shift 2
 	mkdir -p "$at" 2>/dev/null
 	# The daemon keeps no descriptor of ours open but the log.
-	within 60 "$CLAIRFS" mount "$source" "$at" "$@" </dev/null >>"$LOG" 2>&1 ||
-		{ tail -n 5 "$LOG" >&2; fail "mount $source $at $* gave $?"; }
+	within 60 "$CLAIRFS" mount "$source" "$at" "$@" </dev/null >>"$LOG" 2>&1
+	local code=$?
+	[ $code = 0 ] || fail "mount $source $at $* gave $code"
 	mountpoint -q "$at" || fail "mount returned, but $at is no mount point"
 	MOUNTED+=("$at")
 }
@@ -71,7 +72,12 @@ umount_clean() {
 }
 
 daemon_pid() { status "$1" .process.pid; }
-gone() { ! kill -0 "$1" 2>/dev/null || grep -q '^State:.[ZX]' "/proc/$1/status" 2>/dev/null; }
+# The leader may be a zombie while other threads of it still end.
+gone() {
+	local tasks=(/proc/"$1"/task/*)
+	! kill -0 "$1" 2>/dev/null ||
+		{ [ ${#tasks[@]} -le 1 ] && grep -q '^State:.[ZX]' "/proc/$1/status" 2>/dev/null; }
+}
 
 slow_start() {
 	local source=$1 at=$2; shift 2
