@@ -19,6 +19,7 @@
 #include "clock.h"
 #include "control.h"
 #include "disk.h"
+#include "finder.h"
 #include "keeper.h"
 #include "log.h"
 #include "mount.h"
@@ -263,6 +264,8 @@ static int start_parts(struct daemon *d)
 	int r = clair_keeper_start(m, d->config->lifeline_fd, d->config->fuse_fd < 0,
 				   &d->keeper);
 	if (r == 0)
+		r = clair_finder_start(m, &m->finder);
+	if (r == 0)
 		r = clair_watch_start(m, &d->watch);
 	if (r == 0)
 		r = clair_stage_start(m->stage);
@@ -304,6 +307,7 @@ static void take_apart(struct daemon *d)
 	atomic_store(&m->paused, true);
 	clair_control_stop(d->control);
 	clair_watch_stop(d->watch);
+	clair_finder_stop(m->finder);
 	if (m->stage)
 		clair_stage_stop(m->stage);
 	if (d->mounted && d->config->fuse_fd < 0)

@@ -37,6 +37,8 @@ struct clair_mount {
 	/* Opens are answered (they bring the opener) while somebody wants to see them, or
 	 * where inotify cannot watch. */
 	_Atomic bool answer_opens;
+	_Atomic bool unwatched; /* inotify has no room: opens are answered for good */
+	struct clair_finder *finder; /* or NULL: the order was given */
 	_Atomic bool paused; /* before an unmount: nothing is pushed or dropped */
 	int64_t begun_ns;
 };

@@ -10,6 +10,7 @@
 
 #include "cleanup.h"
 #include "clock.h"
+#include "finder.h"
 #include "log.h"
 #include "mount.h"
 
@@ -341,8 +342,10 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		fuse_reply_err(req, ENOSYS);
 		return;
 	}
-	if (!clair_kernel_is_own(fuse_req_ctx(req)->pid))
+	if (!clair_kernel_is_own(fuse_req_ctx(req)->pid)) {
 		clair_stage_opened(m->stage, clair_id(ino), clair_now_ns());
+		clair_finder_open(m->finder, fuse_req_ctx(req)->pid, clair_id(ino));
+	}
 	fi->keep_cache = 1;
 	fuse_reply_open(req, fi);
 }

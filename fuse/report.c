@@ -6,6 +6,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "finder.h"
 #include "mount.h"
 
 static json_t *process_json(void)
@@ -38,6 +39,9 @@ json_t *clair_report_json(struct clair_mount *m)
 		json_decref(report);
 		return NULL;
 	}
+	json_t *finder = clair_finder_json(m->finder);
+	if (report && finder)
+		json_object_set_new(report, "discovery", finder);
 	return report;
 }
 
@@ -124,6 +128,10 @@ static void print_order(const json_t *stream, FILE *f)
 		if (json_is_false(json_object_get(order, "trusted")))
 			fprintf(f, "; THE OPENS DO NOT FOLLOW IT");
 	}
+	if (json_object_get(order, "opens_to_find"))
+		fprintf(f, " (after %lld opens, %.1f s)",
+			(long long)number(order, "opens_to_find", NULL),
+			json_real_value(json_object_get(order, "seconds_to_find")));
 	fprintf(f, "\n");
 }
 

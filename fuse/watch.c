@@ -14,6 +14,7 @@
 
 #include "cleanup.h"
 #include "clock.h"
+#include "finder.h"
 #include "log.h"
 
 /* While readers are busy the queue is drained so often: in batches, since a wake-up an open
@@ -97,6 +98,7 @@ static void watch_all(struct clair_watch *w)
 			    "daemon instead, which is slower",
 			    left_out, strerror(-failed),
 			    failed == -ENOSPC ? "; raise fs.inotify.max_user_watches" : "");
+		atomic_store(&w->mount->unwatched, true);
 		atomic_store(&w->mount->answer_opens, true);
 	}
 }
@@ -119,8 +121,10 @@ static void see(struct clair_watch *w, const struct inotify_event *event, int64_
 		return;
 	uint32_t id = clair_catalog_child(m->catalog, folder, event->name,
 					  strlen(event->name));
-	if (id != CLAIR_NO_ID && clair_catalog_entry(m->catalog, id)->kind == CLAIR_FILE)
+	if (id != CLAIR_NO_ID && clair_catalog_entry(m->catalog, id)->kind == CLAIR_FILE) {
 		clair_stage_opened(m->stage, id, now);
+		clair_finder_open(m->finder, 0, id);
+	}
 }
 
 static void drain(struct clair_watch *w, char *buffer)

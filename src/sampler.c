@@ -23,7 +23,8 @@ static const struct clair_family *const families[] = {
 /* Words that every stream may have, whatever its family makes of them. */
 static const char *const common[] = { "world", "ranks",	 "epoch",   "epochs",  "batch",
 				      "workers", "index", "split", "seed",    "shuffle",
-				      "drop_last", "sampler" };
+				      "drop_last", "sampler", "how",
+				      "opens_to_find", "seconds_to_find" };
 
 struct clair_sampler {
 	const struct clair_family *family;

@@ -69,6 +69,13 @@ bool clair_stage_is_changed(struct clair_stage *stage, uint32_t id);
 /* xattr epoch: positions of the stream of FOLDER move there. -ENOENT: no such stream. */
 int clair_stage_set_epoch(struct clair_stage *stage, uint32_t folder, uint64_t epoch);
 
+/* The stream of FOLDER has just been found: IDS (oldest first) were opened before. Nothing
+ * is counted. -ENOENT: no such stream. */
+int clair_stage_replay(struct clair_stage *stage, uint32_t folder, const uint32_t *ids,
+		       size_t count);
+/* Whether the opens follow the order that the stream of FOLDER has. */
+bool clair_stage_trusted(struct clair_stage *stage, uint32_t folder);
+
 /* "staged", "ram", "ssd", "pfs", "peer:N" */
 const char *clair_stage_where(struct clair_stage *stage, uint32_t id);
 /* The report's "streams" array, "keep", and gauges ("staging": {used, budget}, "ram":

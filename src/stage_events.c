@@ -278,3 +278,39 @@ int clair_stage_set_epoch(struct clair_stage *st, uint32_t folder, uint64_t epoc
 	}
 	return -ENOENT;
 }
+
+/* The lanes must move with each open: entries that were opened are not staged again. */
+int clair_stage_replay(struct clair_stage *st, uint32_t folder, const uint32_t *ids,
+		       size_t count)
+{
+	struct clair_open_result r;
+
+	autolock(&st->order);
+	for (size_t i = 0; i < st->stream_count; i++) {
+		struct stream *s = &st->streams[i];
+
+		if (s->folder != folder || !s->known)
+			continue;
+		for (size_t k = 0; k < count; k++) {
+			clair_tracker_open(s->tracker, ids[k], 0, &r);
+			if (r.use != CLAIR_USE_PREDICTED)
+				continue;
+			pthread_mutex_lock(&st->lock);
+			lane_opened(st, &s->lanes[r.lane], r.epoch, r.index);
+			pthread_mutex_unlock(&st->lock);
+		}
+		for (uint32_t l = 0; l < s->lane_count; l++)
+			follow(st, s, l);
+		return 0;
+	}
+	return -ENOENT;
+}
+
+bool clair_stage_trusted(struct clair_stage *st, uint32_t folder)
+{
+	autolock(&st->order);
+	for (size_t i = 0; i < st->stream_count; i++)
+		if (st->streams[i].folder == folder)
+			return st->streams[i].known && st->streams[i].trusted;
+	return false;
+}

@@ -25,6 +25,12 @@ static json_t *order_json(struct stream *s)
 			      (json_int_t)clair_stream_world(s->stream), "ranks", list,
 			      "epoch", (json_int_t)pos.epoch, "known", s->known, "trusted",
 			      s->trusted);
+	const char *opens = clair_words_get(words, "opens_to_find");
+	const char *seconds = clair_words_get(words, "seconds_to_find");
+	if (o && opens && seconds) {
+		json_object_set_new(o, "opens_to_find", json_integer(atoll(opens)));
+		json_object_set_new(o, "seconds_to_find", json_real(atof(seconds)));
+	}
 	if (o && seed) {
 		char *end;
 		long long value = strtoll(seed, &end, 0);
