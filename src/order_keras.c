@@ -75,13 +75,27 @@ static int directory_list(struct directory *s, const struct clair_order_params *
 	return 0;
 }
 
+/* Without seed= it is one of a million, drawn from NumPy's global generator. */
+static int directory_seed(const struct clair_words *words, uint64_t *seed, char **error)
+{
+	uint64_t numpy = 0;
+	struct clair_mt mt;
+	int r = clair_words_uint(words, "np_seed", 0, UINT32_MAX, &numpy, error);
+
+	if (r < 0 || clair_words_get(words, "seed") || !clair_words_get(words, "np_seed"))
+		return r < 0 ? r : clair_words_uint(words, "seed", 0, UINT32_MAX, seed, error);
+	clair_mt_seed(&mt, (uint32_t)numpy);
+	*seed = clair_np_randint(&mt, 0, 1000000);
+	return 0;
+}
+
 static int directory_words(struct directory *s, const struct clair_order_params *params,
 			   char **error)
 {
 	const struct clair_words *words = params->words;
 	uint64_t seed = 0, global = 0, batch = 32;
 	bool fit = true;
-	int r = clair_words_uint(words, "seed", 0, UINT32_MAX, &seed, error);
+	int r = directory_seed(words, &seed, error);
 
 	if (r == 0)
 		r = clair_words_u64(words, "global", 0, &global, error);
@@ -135,6 +149,7 @@ static int directory_epoch(void *p, uint64_t epoch, uint32_t rank, struct clair_
 
 static const struct clair_family_word directory_family_words[] = {
 	{ "seed", "0", "seed= of the function" },
+	{ "np_seed", "", "np.random.seed()'s, for seed=None" },
 	{ "global", "", "tf.random.set_seed()'s, when it was called" },
 	{ "batch", "32", "batch_size, 0: None" },
 	{ "validation_split", "0", "as the argument" },
