@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Loaders around torch against orders that they gave. */
+#include <criterion/criterion.h>
+
+#include "order_vectors.h"
+
+Test(around_torch, accelerate)
+{
+	vectors_orders("order_accelerate");
+}
+
+Test(around_torch, samplers)
+{
+	vectors_orders("order_around_torch");
+}
