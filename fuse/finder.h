@@ -3,6 +3,7 @@
 #define CLAIR_FINDER_H
 
 #include <jansson.h>
+#include <stdint.h>
 #include <sys/types.h>
 
 struct clair_mount;
