@@ -6,6 +6,7 @@
 #include "cleanup.h"
 #include "cxx_shuffle.h"
 #include "numpy_random.h"
+#include "order_groups.h"
 #include "order_take.h"
 
 /* ---- nvidia.dali.fn.readers.file and .numpy */
@@ -19,6 +20,7 @@ struct dali {
 	int gcc;
 	uint64_t at; /* the reset that ORDER is of, UINT64_MAX: none */
 	uint32_t *base, *order;
+	struct clair_groups records; /* of container files: theirs; else empty */
 };
 
 static void dali_close(void *p)
@@ -27,6 +29,7 @@ static void dali_close(void *p)
 
 	if (!s)
 		return;
+	clair_groups_finish(&s->records);
 	free(s->base);
 	free(s->order);
 	free(s);
@@ -73,7 +76,12 @@ static int dali_open(const struct clair_order_params *params, void **out, char *
 	s->base = malloc(((size_t)s->n + 1) * sizeof *s->base);
 	s->order = malloc(((size_t)s->n + 1) * sizeof *s->order);
 	int r = s->base && s->order ? dali_words(s, params->words, error) : -ENOMEM;
-	if (r == 0 && s->n < s->world)
+	if (r == 0 && clair_words_get(params->words, "records")) {
+		r = clair_groups_init(&s->records, params, "records", error);
+		s->checkpointing = true; /* containers always start from the first list */
+		if (r == 0 && s->records.count != s->n)
+			r = clair_bad(error, "records: a file with one number a container");
+	} else if (r == 0 && s->n < s->world)
 		r = clair_bad(error, "world=%u: DALI refuses more shards than files (%u)",
 			      s->world, s->n);
 	if (r < 0) {
@@ -115,6 +123,23 @@ static void dali_list(struct dali *s, uint64_t reset)
 	s->at = reset;
 }
 
+/* A shard is a part of all records; the files that they lie in, in the list's order. */
+static int dali_containers(const struct dali *s, uint64_t shard, struct clair_indices *out)
+{
+	uint64_t low = shard * s->records.total / s->world, at = 0;
+	uint64_t high = (shard + 1) * s->records.total / s->world;
+	int r = 0;
+
+	for (uint32_t i = 0; i < s->n && r == 0; i++) {
+		uint64_t end = at + s->records.size[s->order[i]];
+
+		if (end > at && at < high && end > low)
+			r = clair_indices_append(out, s->order[i]);
+		at = end;
+	}
+	return r;
+}
+
 static int dali_epoch(void *p, uint64_t epoch, uint32_t rank, struct clair_indices *out)
 {
 	struct dali *s = p;
@@ -126,6 +151,8 @@ static int dali_epoch(void *p, uint64_t epoch, uint32_t rank, struct clair_indic
 		reset = (rank + epoch) / s->world;
 	}
 	dali_list(s, reset);
+	if (s->records.count)
+		return dali_containers(s, shard, out);
 	return clair_take(CLAIR_TAKE_BLOCK, s->order, s->n, s->world, (uint32_t)shard, out);
 }
 
@@ -136,13 +163,14 @@ static const struct clair_family_word dali_family_words[] = {
 	{ "seed", "524287", "shuffle_after_epoch_seed (2.1.1 and later)" },
 	{ "stick_to_shard", "0", "as the reader's argument" },
 	{ "checkpointing", "0", "1: enable_checkpointing, each epoch from the first list" },
+	{ "records", "", "readers.tfrecord, .webdataset: a file with the records of each" },
 	{ "gcc", "", "compiler of the wheel: 10 or 11 (by the version)" },
 	{ NULL },
 };
 
 const struct clair_family clair_family_dali_file = {
 	.name = "dali-file",
-	.help = "nvidia.dali.fn.readers.file and .numpy (rank = shard_id)",
+	.help = "nvidia.dali.fn.readers.file, .numpy, .tfrecord, .webdataset (rank = shard_id)",
 	.versions = "1.23 to 2.4",
 	.words = dali_family_words,
 	.open = dali_open,
