@@ -37,11 +37,30 @@ static void shuffle_close(void *p)
 	free(s);
 }
 
+/* HF datasets with seed=None: the next word of NumPy's global state, as it lies there;
+ * each such call then draws a double. */
+static int seed_from_numpy(struct state *s, const struct clair_words *words, char **error)
+{
+	uint64_t numpy = 0, doubles = 0;
+	struct clair_mt mt;
+	int r = clair_words_uint(words, "np_seed", 0, UINT32_MAX, &numpy, error);
+
+	if (r == 0)
+		r = clair_words_uint(words, "doubles", 0, UINT32_MAX, &doubles, error);
+	clair_mt_seed(&mt, (uint32_t)numpy);
+	clair_mt_skip(&mt, 2 * doubles);
+	s->seed = mt.state[mt.next < CLAIR_MT_SIZE ? mt.next : 0];
+	return r;
+}
+
 static int read_seed(struct state *s, const struct clair_words *words, char **error)
 {
 	const char *text = clair_words_get(words, "seed");
 	bool python = s->generator >= PYTHON;
 	char *ignored = NULL;
+
+	if (!text && s->generator == GENERATOR && clair_words_get(words, "np_seed"))
+		return seed_from_numpy(s, words, error);
 	int r = clair_words_u64(words, "seed", 0, &s->seed, &ignored);
 
 	s->negative = text && *text == '-';
@@ -176,6 +195,17 @@ static const struct clair_family_word words[] = {
 	{ NULL },
 };
 
+static const struct clair_family_word generator_words[] = {
+	{ "seed", "0", "the generator's seed" },
+	{ "np_seed", "", "HF datasets' shuffle(seed=None): np.random.seed()'s" },
+	{ "doubles", "0", "np.random doubles drawn before (one by each unseeded shuffle)" },
+	{ "per_epoch", "1", "1: seeded with seed + epoch, 0: one generator for the run" },
+	{ "cumulative", "0", "1: each epoch shuffles the order of the last one" },
+	{ "shuffle", "1", "0: in dataset order" },
+	{ "take", "stride", "a rank's part: all, stride, pad, drop, block, spread, block-pad" },
+	{ NULL },
+};
+
 #define SHUFFLE_FAMILY(id, title, generator, take, about, since)                        \
 	static int id##_open(const struct clair_order_params *params, void **state,     \
 			     char **error)                                              \
@@ -186,7 +216,7 @@ static const struct clair_family_word words[] = {
 		.name = title,                                                          \
 		.help = about,                                                          \
 		.versions = since,                                                      \
-		.words = words,                                                         \
+		.words = (generator) == GENERATOR ? generator_words : words,             \
 		.open = id##_open,                                                      \
 		.epoch = shuffle_epoch,                                                 \
 		.close = shuffle_close,                                                 \
