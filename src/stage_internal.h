@@ -110,6 +110,7 @@ struct lane {
 	bool wants_then;                /* a worker should make it */
 	bool making;
 	bool ended;                     /* nothing comes after now */
+	bool outrun;                    /* the reader was at the head before us */
 	uint64_t pass, next_epoch;
 };
 

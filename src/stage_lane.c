@@ -147,8 +147,10 @@ static void advance_tail(struct clair_stage *st, struct lane *lane, uint32_t low
 		else
 			stage_queue_drop(st, id);
 	}
-	if (!lane->ahead && lane->head < lane->tail)
+	if (!lane->ahead && lane->head < lane->tail) {
 		lane->head = lane->tail;
+		lane->outrun = true;
+	}
 }
 
 /* The epoch after is the one that is read now. */
@@ -285,6 +287,7 @@ uint32_t lane_next(struct clair_stage *st, struct stream *s, struct lane *lane)
 			uint32_t id = e->ids[lane->head];
 			if (!lane->ahead && is_done(lane, lane->head)) {
 				lane->head++;
+				lane->outrun = true;
 				continue;
 			}
 			if (st->samples[id].state == S_DROPPING)

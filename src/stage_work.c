@@ -9,6 +9,7 @@
 #define STACK_BYTES (256u << 10)
 #define WINDOW_NS (100 * CLAIR_NS_PER_MS)
 #define FEWEST 3u /* loads in flight */
+#define LEAP 16u  /* entries */
 
 /* Little's law: twice rate x latency, so that the rate can show what more would give. */
 void stage_measure(struct clair_stage *st, int64_t latency)
@@ -174,12 +175,28 @@ static void pick_piece(struct clair_stage *st, struct job *job)
 	}
 }
 
+/* A reader that is faster than the pushes gets what is right before it from memory as it
+ * asks; pushing that at the same time would be in vain. False: the epoch ends here. */
+static bool leap(struct clair_stage *st, struct lane *lane)
+{
+	lane->outrun = false;
+	if (lane->ahead || lane->now->count - lane->head <= LEAP)
+		return false;
+	for (uint32_t i = 0; i < LEAP; i++)
+		lane_advance(st, lane);
+	return true;
+}
+
 /* Begins the fetch of ID, the next of LANE. True: the lane went on without a job. */
 static bool pick_sample(struct clair_stage *st, struct job *job, struct lane *lane,
 			uint32_t id)
 {
 	struct sample *x = &st->samples[id];
 	bool keep, large = sample_size(st, id) > PIECE;
+
+	if (lane->outrun && (x->flags & F_ARENA) && leap(st, lane))
+		return true;
+	lane->outrun = false;
 	uint32_t arena_at;
 	struct flight *f = large ? NULL : flight_find(st, id, 0);
 	struct large *l = NULL;
