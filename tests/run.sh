@@ -41,6 +41,8 @@ run_one() {
 	for again in 0 1; do
 		"$@" >"$log" 2>&1
 		code=$?
+		# Criterion's children may end well after a report.
+		[ $code = 0 ] && grep -qE 'ERROR: (Address|Leak)Sanitizer|WARNING: ThreadSanitizer|: runtime error:' "$log" && code=1
 		[ $code = 0 ] || [ $code = 77 ] || [ $again = 1 ] && break
 		cp "$log" "$log.first"
 	done
@@ -134,6 +136,8 @@ if [ $quick = 0 ] && [ $built = 1 ]; then
 		-Db_sanitize=address,undefined -Db_lundef=false
 	if [ -x "$build-asan/tools/clairfs" ]; then
 		run_programs "$build-asan" unit asan/
+		# A daemon ends without freeing what it has: the units' tests look for leaks.
+		export ASAN_OPTIONS=${ASAN_OPTIONS/detect_leaks=1/detect_leaks=0}
 		run_scripts "$build-asan" asan/ 180 $(cat tests/e2e/asan.list 2>/dev/null)
 	fi
 	export TSAN_OPTIONS=halt_on_error=1:exitcode=98:second_deadlock_stack=1
