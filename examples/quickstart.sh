@@ -90,12 +90,13 @@ ask stats >"$work/clairfs.stats"
 	die "the two did not read the same bytes"
 
 echo
-echo "                     files/s    MB/s  wait s  staged   late  missed"
-jq -r '["direct", .epoch, .files_s, .mb_s, .wait_s, "-", "-", "-"] | @tsv' "$work/direct.json" >"$work/rows"
+echo "                     files/s    MB/s  wait s stall s  staged   late  missed"
+jq -r '["direct", .epoch, .files_s, .mb_s, .wait_s, "-", "-", "-", "-"] | @tsv' "$work/direct.json" >"$work/rows"
 jq -r --slurpfile r "$work/report.json" '. as $e | ($r[0].streams[0].epochs[]? | select(.epoch == $e.epoch))
-	// {} | ["clairfs", $e.epoch, $e.files_s, $e.mb_s, $e.wait_s, .staged, .late, .missed] | @tsv' \
+	// {} | ["clairfs", $e.epoch, $e.files_s, $e.mb_s, $e.wait_s, (.stall_s * 1000 | round / 1000), .staged, .late, .missed] | @tsv' \
 	"$work/clairfs.json" >>"$work/rows"
-awk -F '\t' '{ printf "%-8s epoch %d  %9.0f %7.1f %7.2f %7s %6s %7s\n", $1, $2, $3, $4, $5, $6, $7, $8 }' "$work/rows"
+awk -F '\t' '{ printf "%-8s epoch %d  %9.0f %7.1f %7.2f %7s %7s %6s %7s\n", $1, $2, $3, $4, $5, $6, $7, $8, $9 }' "$work/rows"
+echo "wait: of the training loop for its loader; stall: of reads in the mount; staged: read without a request"
 bound=$(jq '.pfs_bound_bytes' "$work/report.json")
 echo
 printf 'bytes from the slow file system: direct %d, clairfs %d (lower bound %s)\n' \
@@ -125,5 +126,5 @@ else
 fi
 predicted=$(jq '[.streams[0].epochs[]? | .staged + .late] | add // 0' "$work/report.json")
 opens=$(jq '[.streams[0].epochs[]? | .opens] | add // 0' "$work/report.json")
-[ "$opens" -ge "$((files * epochs))" ] || die "clairfs saw $opens opens of $((files * epochs))"
+[ "$opens" -ge "$((files * epochs * 99 / 100))" ] || die "clairfs saw $opens opens of $((files * epochs))"
 [ "$((predicted * 100))" -ge "$((opens * 95))" ] || die "only $predicted of $opens opens were predicted in time"
