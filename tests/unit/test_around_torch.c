@@ -13,3 +13,8 @@ Test(around_torch, samplers)
 {
 	vectors_orders("order_around_torch");
 }
+
+Test(around_torch, infinite)
+{
+	vectors_orders("order_infinite");
+}
