@@ -18,3 +18,8 @@ Test(around_torch, infinite)
 {
 	vectors_orders("order_infinite");
 }
+
+Test(around_torch, yolov5)
+{
+	vectors_orders("order_yolov5");
+}
