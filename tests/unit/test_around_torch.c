@@ -23,3 +23,8 @@ Test(around_torch, yolov5)
 {
 	vectors_orders("order_yolov5");
 }
+
+Test(around_torch, grouped)
+{
+	vectors_orders("order_grouped");
+}
