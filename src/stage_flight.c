@@ -240,10 +240,11 @@ int flight_load(struct clair_stage *st, struct flight *f)
 
 	pthread_mutex_lock(&st->lock);
 	x = st->samples[f->id];
+	uint64_t *hashes = st->hashes; /* only where tiers keep copies */
 	if (x.flags & F_ARENA)
 		at = st->arena_at[f->id];
 	if (x.flags & F_HASHED)
-		hash = st->hashes[f->id];
+		hash = hashes[f->id];
 	pthread_mutex_unlock(&st->lock);
 	if ((x.flags & F_ARENA) &&
 	    load_arena(st, f, at, hash, x.flags & F_HASHED, whole) == 0)
@@ -263,13 +264,12 @@ int flight_load(struct clair_stage *st, struct flight *f)
 	int r = load_source(st, f);
 	if (r < 0 || !whole)
 		return r;
-	bool tiers = st->arena || st->config.disk_count;
-	if (tiers && st->hashes)
+	if (hashes)
 		hash = XXH3_64bits(f->data, f->size);
 	autolock(&st->lock);
 	stage_measure(st, clair_now_ns() - begun);
-	if (tiers && st->hashes) {
-		st->hashes[f->id] = hash;
+	if (hashes) {
+		hashes[f->id] = hash;
 		st->samples[f->id].flags |= F_HASHED;
 	}
 	return 0;
