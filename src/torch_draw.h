@@ -52,7 +52,7 @@ struct clair_torch_random {
 	{"replacement", "0", "1: drawn with replacement"},                             \
 	    {"num_samples", "", "samples an epoch; n by default"},                     \
 	{                                                                              \
-		"version", "2.7", "of torch; what changed: 1.7, 1.9, 1.11, 2.6, 2.7"   \
+		"version", "2.7", "of torch; what changed: 1.7, 1.9, 1.11, 2.7"   \
 	}
 
 /* The words replacement, num_samples, version. 0 or -EINVAL. */
