@@ -2,6 +2,7 @@
 #include "control.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -17,6 +18,7 @@
 #include "log.h"
 #include "mount.h"
 #include "report.h"
+#include "trace.h"
 
 #define MAX_QUESTION (64 << 10)
 
@@ -138,6 +140,15 @@ static void converse(struct clair_mount *m, int fd)
 		have += (size_t)n;
 	}
 	json_t *question = text ? json_loadb(text, have, 0, NULL) : NULL;
+	const char *what = json_string_value(json_object_get(question, "do"));
+	if (what && !strcmp(what, "trace")) {
+		/* The connection stays: opens are written to it as they come. */
+		int copy = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+		if (copy >= 0)
+			clair_trace_start(m, copy);
+		json_decref(question);
+		return;
+	}
 	json_t *reply = question ? answer(m, question) : failure(-EPROTO, NULL);
 	autofree char *out = reply ? json_dumps(reply, JSON_COMPACT) : NULL;
 	for (size_t at = 0, size = out ? strlen(out) : 0; at < size;) {

@@ -14,6 +14,7 @@ struct clair_mount;
  * {"do": "check"}                              + "changed": files that differ
  * {"do": "full"}                               {"full": true | false}
  * {"do": "set", "path": P, "word": W, "value": V}
+ * {"do": "trace"}                              a line an open, until it is closed
  * {"do": "pause"}                              nothing is pushed from now on
  * Answers have "error" when it did not work, with "mistake": true for the user's. */
 struct clair_control;
@@ -26,6 +27,8 @@ void clair_control_stop(struct clair_control *control);
 
 /* Asks the mount of process PID. -ETIMEDOUT after TIMEOUT_MS, -ECONNREFUSED: no such. */
 int clair_control_ask(int pid, const json_t *question, int timeout_ms, json_t **answer);
+/* Connects, asks, and leaves the connection to the caller: a descriptor or -errno. */
+int clair_control_connect(int pid, const json_t *question);
 int clair_control_report(int pid, int timeout_ms, json_t **report);
 /* Process ids of the user's mounts (root: everybody's), heap; stale sockets are removed. */
 int clair_control_list(int **pids, size_t *count);

@@ -173,13 +173,10 @@ static int receive_all(int fd, int64_t deadline, char **text, size_t *size)
 	return 0;
 }
 
-int clair_control_ask(int pid, const json_t *question, int timeout_ms, json_t **answer)
+int clair_control_connect(int pid, const json_t *question)
 {
-	int64_t deadline = clair_now_ns() + timeout_ms * CLAIR_NS_PER_MS;
 	autofree char *line = json_dumps(question, JSON_COMPACT);
-	autofree char *text = NULL;
 	char path[256];
-	size_t size = 0;
 
 	if (!line)
 		return -ENOMEM;
@@ -192,7 +189,19 @@ int clair_control_ask(int pid, const json_t *question, int timeout_ms, json_t **
 	if (send(fd, line, strlen(line), MSG_NOSIGNAL) < 0 ||
 	    send(fd, "\n", 1, MSG_NOSIGNAL) < 0)
 		return -errno;
-	r = receive_all(fd, deadline, &text, &size);
+	return take_fd(fd);
+}
+
+int clair_control_ask(int pid, const json_t *question, int timeout_ms, json_t **answer)
+{
+	int64_t deadline = clair_now_ns() + timeout_ms * CLAIR_NS_PER_MS;
+	autofree char *text = NULL;
+	size_t size = 0;
+
+	autoclose int fd = clair_control_connect(pid, question);
+	if (fd < 0)
+		return fd;
+	int r = receive_all(fd, deadline, &text, &size);
 	if (r < 0)
 		return r;
 	*answer = json_loadb(text, size, 0, NULL);

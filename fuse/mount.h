@@ -39,6 +39,7 @@ struct clair_mount {
 	_Atomic bool answer_opens;
 	_Atomic bool unwatched; /* inotify has no room: opens are answered for good */
 	struct clair_finder *finder; /* or NULL: the order was given */
+	_Atomic int trace; /* a socket that wants to see opens, or 0 */
 	_Atomic bool paused; /* before an unmount: nothing is pushed or dropped */
 	int64_t begun_ns;
 };

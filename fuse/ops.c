@@ -13,6 +13,7 @@
 #include "finder.h"
 #include "log.h"
 #include "mount.h"
+#include "trace.h"
 
 /* Names and attributes of an immutable dataset stay valid: a day, in seconds. */
 #define FOREVER 86400.0
@@ -345,6 +346,7 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	if (!clair_kernel_is_own(fuse_req_ctx(req)->pid)) {
 		clair_stage_opened(m->stage, clair_id(ino), clair_now_ns());
 		clair_finder_open(m->finder, fuse_req_ctx(req)->pid, clair_id(ino));
+		clair_trace_open(m, fuse_req_ctx(req)->pid, clair_id(ino));
 	}
 	fi->keep_cache = 1;
 	fuse_reply_open(req, fi);

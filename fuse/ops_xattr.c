@@ -13,6 +13,7 @@
 
 #define PREFIX "user.clairfs."
 #define STATS_BYTES (60 << 10)
+#define STATS_GROWTH 2048
 
 static void reply_value(fuse_req_t req, const char *value, size_t length, size_t size)
 {
@@ -33,6 +34,8 @@ static void get_own(fuse_req_t req, struct clair_mount *m, uint32_t id, const ch
 		autofree char *text = clair_report_text(m, STATS_BYTES);
 		if (!text)
 			fuse_reply_err(req, ENOMEM);
+		else if (!size) /* it may be longer when it is asked for in earnest */
+			fuse_reply_xattr(req, strlen(text) + STATS_GROWTH);
 		else
 			reply_value(req, text, strlen(text), size);
 	} else if (!strcmp(word, "tier") && e->kind == CLAIR_FILE) {

@@ -9,22 +9,46 @@
 #include "mount.h"
 #include "words.h"
 
-static const struct clair_stream_option *option_of(const struct clair_mount *m,
-						   uint32_t folder)
-{
-	for (size_t i = 0; i < m->options->stream_count; i++)
-		if (clair_catalog_find(m->catalog, m->options->streams[i].path) == folder)
-			return &m->options->streams[i];
-	return NULL;
-}
-
 /* The words of the stream of FOLDER: the common ones, then its own. */
 static int words_of(const struct clair_mount *m, uint32_t folder, struct clair_words *words)
 {
-	const struct clair_stream_option *own = option_of(m, folder);
-	int r = clair_words_copy(words, &m->options->order);
+	char path[4096];
 
-	return r == 0 && own ? clair_words_copy(words, &own->words) : r;
+	clair_catalog_path(m->catalog, folder, path, sizeof path);
+	return clair_options_stream_words(m->options, path, words);
+}
+
+/* Whether PATH is, or leads to, the folder of a stream that was named. */
+static bool has_stream(const struct clair_options *o, const char *path)
+{
+	size_t n = strlen(path);
+
+	for (size_t i = 0; i < o->stream_count; i++)
+		if (!strncmp(o->streams[i].path, path, n) &&
+		    (!o->streams[i].path[n] || o->streams[i].path[n] == '/'))
+			return true;
+	return false;
+}
+
+/* What the words for all streams are about, where some folders have words of their own: when
+ * all else lies in one folder (train/ beside a named val/), that one. */
+static uint32_t common_folder(const struct clair_mount *m)
+{
+	const struct clair_entry *root = clair_catalog_entry(m->catalog, 0);
+	uint32_t only = 0;
+
+	for (uint32_t i = 0; m->options->stream_count && i < root->count; i++) {
+		uint32_t id = root->first + i;
+
+		if (clair_catalog_entry(m->catalog, id)->kind != CLAIR_FOLDER)
+			return 0;
+		if (has_stream(m->options, clair_catalog_name(m->catalog, id)))
+			continue;
+		if (only)
+			return 0;
+		only = id;
+	}
+	return only;
 }
 
 static int make_stream(struct clair_mount *m, uint32_t folder,
@@ -43,9 +67,11 @@ int clair_mount_streams(struct clair_mount *m, char **error)
 
 	/* The whole source is a stream unless the streams that were named say it all. */
 	if (!m->options->stream_count || m->options->order.count) {
-		r = words_of(m, 0, &words);
+		uint32_t folder = common_folder(m);
+
+		r = words_of(m, folder, &words);
 		if (r == 0)
-			r = make_stream(m, 0, &words, error);
+			r = make_stream(m, folder, &words, error);
 		clair_words_finish(&words);
 	}
 	for (size_t i = 0; r == 0 && i < m->options->stream_count; i++) {
@@ -94,7 +120,7 @@ static int apply(struct clair_mount *m, uint32_t folder, struct set_words *set,
 
 	int r = clair_words_copy(&before, &set->words);
 	if (r == 0)
-		r = clair_words_set(&set->words, word, value);
+		r = clair_options_set_order_word(&set->words, word, value, error);
 	if (r == 0)
 		r = words_of(m, folder, &words);
 	if (r == 0)

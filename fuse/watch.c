@@ -16,6 +16,7 @@
 #include "clock.h"
 #include "finder.h"
 #include "log.h"
+#include "trace.h"
 
 /* While readers are busy the queue is drained so often: in batches, since a wake-up an open
  * would cost more than the open. */
@@ -124,6 +125,7 @@ static void see(struct clair_watch *w, const struct inotify_event *event, int64_
 	if (id != CLAIR_NO_ID && clair_catalog_entry(m->catalog, id)->kind == CLAIR_FILE) {
 		clair_stage_opened(m->stage, id, now);
 		clair_finder_open(m->finder, 0, id);
+		clair_trace_open(m, 0, id);
 	}
 }
 
