@@ -145,8 +145,6 @@ static void lookup_alias(fuse_req_t req, const char *name)
 		fuse_reply_err(req, -r);
 		return;
 	}
-	/* The name is used once: the kernel need not keep it. */
-	e.entry_timeout = 0;
 	atomic_fetch_add(&m->lookups[id], 1);
 	if (fuse_reply_entry(req, &e) < 0)
 		atomic_fetch_sub(&m->lookups[id], 1);
