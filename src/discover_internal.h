@@ -15,10 +15,12 @@
 /* One numbering of the samples under one folder. */
 struct numbering {
 	const char *index; /* its name */
+	const char *split; /* or NULL */
 	uint32_t *ids, count;
 	uint32_t *first; /* by number: which distinct open it was, UINT32_MAX: none */
 	uint64_t *bits;  /* by number: opened among the first `seen` */
 	uint32_t seen;   /* distinct opens of samples of this numbering */
+	uint32_t strange; /* opens of others */
 };
 
 struct clair_discover {
@@ -38,8 +40,10 @@ struct clair_discover {
 	const char *state;
 
 	_Atomic bool cancel; /* a search is to end */
-	uint32_t last_seed; /* of the answer before: two make a stride */
-	bool has_last_seed;
+	/* The answer before, of the thinking thread: two make a stride. */
+	bool has_last_seed, has_last_draw;
+	uint32_t last_seed;
+	uint64_t last_generator, last_draw;
 };
 
 /* Tries everything with the first COUNT opens. FULL: also all seeds. True: *FOLDER and WORDS

@@ -16,6 +16,7 @@
 #include "mt19937.h"
 #include "remember.h"
 #include "seed_search.h"
+#include "split.h"
 #include "stream.h"
 
 #define NONE UINT32_MAX
@@ -23,7 +24,11 @@
  * one go has. */
 #define DIGITS 9
 #define SMALL_SEEDS (1u << 20)
-#define FEW_SEEDS 64 /* for samplers that cost a whole shuffle a seed */
+/* How far the default generator may have been drawn from: for usual seeds at once; for the
+ * most usual ones before all seeds are searched (a ResNet-50 takes 49 million). */
+#define EARLY_DRAWS 4096
+#define LATE_DRAWS (56u << 20)
+#define FEW_GENERATORS 4
 /* Epochs of a sampler that may be the running one. */
 #define EPOCHS 3
 /* The most of the opens that an order's beginning must lie in: the rest is run-ahead. */
@@ -77,16 +82,37 @@ static void numbering_finish(struct numbering *n)
 	*n = (struct numbering){ 0 };
 }
 
+static int apply_split(struct numbering *n)
+{
+	autofree uint32_t *positions = NULL;
+	char *error = NULL;
+	uint32_t count;
+
+	int r = clair_split_new(n->split, n->count, &positions, &count, &error);
+	free(error);
+	if (r < 0)
+		return r;
+	for (uint32_t i = 0; i < count; i++)
+		positions[i] = n->ids[positions[i]];
+	free(n->ids);
+	n->ids = take_ptr(positions);
+	n->count = count;
+	return 0;
+}
+
 static int numbering_init(struct clair_discover *d, uint32_t folder, const char *index,
-			  const uint32_t *ids, size_t count, struct numbering *n)
+			  const char *split, const uint32_t *ids, size_t count,
+			  struct numbering *n)
 {
 	const struct clair_catalog *c = d->config.catalog;
 	autofree uint32_t *number = malloc(sizeof *number * clair_catalog_count(c));
 	char *error = NULL;
 
-	*n = (struct numbering){ .index = index };
+	*n = (struct numbering){ .index = index, .split = split };
 	int r = clair_index_make(c, folder, index, &n->ids, &n->count, &error);
 	free(error);
+	if (r == 0 && split)
+		r = apply_split(n);
 	if (r < 0 || !number)
 		return r < 0 ? r : -ENOMEM;
 	n->first = malloc(sizeof *n->first * (n->count + 1ul));
@@ -99,6 +125,7 @@ static int numbering_init(struct clair_discover *d, uint32_t folder, const char 
 		number[n->ids[i]] = i;
 	for (size_t i = 0; i < count; i++) {
 		uint32_t at = number[ids[i]];
+		n->strange += at == NONE;
 		if (at == NONE || n->first[at] != NONE)
 			continue;
 		n->first[at] = n->seen++;
@@ -146,6 +173,8 @@ static int answer(struct trial *t, const char *sampler, uint64_t seed, bool has_
 		r = clair_words_set(t->words, "sampler", sampler);
 	if (r == 0)
 		r = clair_words_set(t->words, "index", t->n->index);
+	if (r == 0 && t->n->split)
+		r = clair_words_set(t->words, "split", t->n->split);
 	snprintf(text, sizeof text, "%llu", (unsigned long long)seed);
 	if (r == 0 && has_seed)
 		r = clair_words_set(t->words, "seed", text);
@@ -195,51 +224,53 @@ static bool try_sampler(struct trial *t, const char *name, uint64_t seed, bool h
 
 /* --- torch's seeds ------------------------------------------------------------------------------ */
 
-static int search(struct trial *t, uint32_t skip, uint64_t begin, uint64_t end, double extra,
-		  uint32_t *seed)
+static struct clair_seed_query query_of(struct trial *t, double extra)
 {
-	struct clair_seed_query q = { .n = t->n->count, .world = t->world, .rank = t->rank,
-				      .skip = skip, .opened = t->n->bits,
-				      .prefix = entries_needed(t->n, extra), .begin = begin,
-				      .end = end, .threads = t->d->config.threads,
-				      .cancel = &t->d->cancel };
-	size_t count = 0;
-
-	if (!q.prefix)
-		return -EAGAIN;
-	int r = clair_seed_search(&q, seed, 1, &count);
-	if (r < 0)
-		return r;
-	return count == 1 ? 0 : -ENOENT; /* two would mean that nothing is sure */
+	return (struct clair_seed_query){ .n = t->n->count, .world = t->world,
+					  .rank = t->rank, .opened = t->n->bits,
+					  .prefix = entries_needed(t->n, extra),
+					  .threads = 1, .cancel = &t->d->cancel };
 }
 
-/* Two effective seeds in a row that are not S, S + 1: RandomSampler draws them from the
- * default generator. Common states of it are walked until both appear. */
-static bool try_default_generator(struct trial *t, uint32_t first, uint32_t second)
+static int set_number(struct clair_words *words, const char *word, uint64_t value)
 {
 	char text[32];
 
-	for (size_t i = 0; i < USUAL && !atomic_load(&t->d->cancel); i++) {
-		struct clair_mt mt;
-		uint64_t at = 0, found = 0, most = i < 6 ? 64u << 20 : 1u << 20;
+	snprintf(text, sizeof text, "%llu", (unsigned long long)value);
+	return clair_words_set(words, word, text);
+}
 
-		clair_mt_seed(&mt, (uint32_t)usual_seeds[i]);
-		for (; at < most && !found; at++)
-			if (clair_mt_u32(&mt) == first)
-				found = at + 1;
-		for (uint64_t stride = 1; found && stride <= 4096; stride++) {
-			if (clair_mt_u32(&mt) != second)
-				continue;
-			if (found < 4 || answer(t, "torch-default", usual_seeds[i], true) < 0)
-				break;
-			/* Draw 3 + skip (from 0) gave the epoch that was seen last. */
-			snprintf(text, sizeof text, "%llu",
-				 (unsigned long long)(found - 1 + stride - 3));
-			clair_words_set(t->words, "skip", text);
-			snprintf(text, sizeof text, "%llu", (unsigned long long)stride);
-			clair_words_set(t->words, "stride", text);
+/* RandomSampler without a generator: draw number AT of the default one, which
+ * torch.manual_seed(SEED) had seeded, is this epoch's seed. */
+static bool found_draw(struct trial *t, uint64_t seed, uint64_t at)
+{
+	struct clair_discover *d = t->d;
+	uint64_t stride = 4; /* base seed and seed, an epoch, when nothing else draws */
+
+	if (at < 3)
+		return false;
+	if (d->has_last_draw && d->last_generator == seed && at > d->last_draw)
+		stride = at - d->last_draw;
+	d->has_last_draw = true;
+	d->last_generator = seed;
+	d->last_draw = at;
+	return answer(t, "torch-default", seed, true) == 0 &&
+	       set_number(t->words, "skip", at - 3) == 0 &&
+	       set_number(t->words, "stride", stride) == 0;
+}
+
+/* Walks the streams of COUNT usual seeds of the default generator over DRAWS draws. */
+static bool walk_generators(struct trial *t, size_t count, uint64_t draws)
+{
+	struct clair_seed_query q = query_of(t, log10((double)draws * (double)count));
+
+	if (!q.prefix || t->world != 1)
+		return false;
+	for (size_t i = 0; i < count && !atomic_load(&t->d->cancel); i++) {
+		uint64_t at = 0;
+		if (clair_seed_walk(&q, (uint32_t)usual_seeds[i], draws, &at) == 0 &&
+		    found_draw(t, usual_seeds[i], at))
 			return true;
-		}
 	}
 	return false;
 }
@@ -247,28 +278,32 @@ static bool try_default_generator(struct trial *t, uint32_t first, uint32_t seco
 static bool found_seed(struct trial *t, uint32_t seed)
 {
 	struct clair_discover *d = t->d;
-	bool had = d->has_last_seed;
-	uint32_t last = d->last_seed;
+	bool stranger = d->has_last_seed && seed != d->last_seed && seed != d->last_seed + 1;
 
 	d->has_last_seed = true;
 	d->last_seed = seed;
-	if (had && seed != last && seed != last + 1 && t->world == 1 &&
-	    try_default_generator(t, last, seed))
-		return true;
-	return answer(t, "torch-distributed", seed, true) == 0;
+	if (answer(t, "torch-distributed", seed, true) < 0)
+		return false;
+	/* Seeds that do not count up are drawn anew each epoch: what follows this one is
+	 * not known. */
+	return !stranger || set_number(t->words, "epochs", 1) == 0;
 }
 
-static bool try_seeds(struct trial *t, uint64_t begin, uint64_t end)
+static bool try_seeds(struct trial *t, uint32_t skip, uint64_t begin, uint64_t end)
 {
-	double extra = log10((double)end);
+	struct clair_seed_query q = query_of(t, log10((double)end));
+	size_t count = 0;
 	uint32_t seed;
 
-	if (search(t, 0, begin, end, extra, &seed) == 0)
-		return found_seed(t, seed);
+	q.skip = skip;
+	q.begin = begin;
+	q.end = end;
+	q.threads = t->d->config.threads;
+	/* Two that fit would mean that nothing is sure. */
+	if (!q.prefix || clair_seed_search(&q, &seed, 1, &count) < 0 || count != 1)
+		return false;
 	/* RandomSampler with a generator of its own: two draws come first. */
-	if (t->world == 1 && search(t, 2, begin, end, extra, &seed) == 0)
-		return answer(t, "torch-random", seed, true) == 0;
-	return false;
+	return skip ? answer(t, "torch-random", seed, true) == 0 : found_seed(t, seed);
 }
 
 /* --- all of it ----------------------------------------------------------------------------------- */
@@ -285,7 +320,9 @@ static bool try_cheap(struct trial *t)
 
 	if (try_sampler(t, "sequential", 0, false, 1))
 		return true;
-	if (try_seeds(t, 0, SMALL_SEEDS))
+	if (try_seeds(t, 0, 0, SMALL_SEEDS) ||
+	    (t->world == 1 && try_seeds(t, 2, 0, SMALL_SEEDS)) ||
+	    walk_generators(t, USUAL, EARLY_DRAWS))
 		return true;
 	/* Whole shuffles: a few seeds, less for large sets. */
 	size_t few = t->n->count > 200000 ? 6 : USUAL;
@@ -348,22 +385,62 @@ static bool try_numberings(struct trial *t, struct numbering *all, size_t count,
 		if (try_cheap(t))
 			return true;
 	}
-	/* All seeds, over the likeliest numbering; the others when there is time. */
-	for (size_t i = 0; full && i < count && i < 2 && !atomic_load(&t->d->cancel); i++) {
+	if (!full)
+		return false;
+	/* A default generator after a model was made; then all seeds, over the likeliest
+	 * numberings. */
+	for (size_t i = 0; i < count && i < 2; i++) {
 		t->n = &all[i];
-		if (try_seeds(t, SMALL_SEEDS, 1ull << 32))
+		if (walk_generators(t, FEW_GENERATORS, LATE_DRAWS) ||
+		    try_seeds(t, 0, SMALL_SEEDS, 1ull << 32))
 			return true;
 	}
-	return false;
+	t->n = &all[0];
+	return count && t->world == 1 && try_seeds(t, 2, SMALL_SEEDS, 1ull << 32);
+}
+
+static const char *const indices[] = { "imagefolder",	"sorted", "walk", "natural",
+				       "sorted-images", "bytes" };
+/* No split first; then those that recipes use. */
+static const char *const splits[] = { NULL,
+				      "torch:42:0.8/0.2:0",
+				      "torch:0:0.8/0.2:0",
+				      "torch:42:0.9/0.1:0",
+				      "torch:0:0.9/0.1:0",
+				      "torch:1234:0.8/0.2:0",
+				      "sklearn:42:0.2:train",
+				      "sklearn:0:0.2:train",
+				      "sklearn:42:0.1:train",
+				      "hf:42:0.1:train",
+				      "hf:42:0.2:train",
+				      "fastai:42:0.2:train" };
+#define INDICES (sizeof indices / sizeof indices[0])
+#define SPLITS (sizeof splits / sizeof splits[0])
+#define NUMBERINGS 16
+
+/* Adds one at place N unless it is like another or the opens say no: a part of a split has
+ * all of them. Returns how many were added. */
+static size_t add_numbering(struct clair_discover *d, const struct trial *t,
+			    const char *index, const char *split, const uint32_t *ids,
+			    size_t count, struct numbering *all, size_t n)
+{
+	bool no = numbering_init(d, t->folder, index, split, ids, count, &all[n]) < 0 ||
+		  all[n].strange > (split ? 0 : count / 2);
+
+	for (size_t k = 0; k < n && !no; k++)
+		no = is_same(&all[k], &all[n]);
+	if (no)
+		numbering_finish(&all[n]);
+	return !no;
 }
 
 bool clair_discover_try(struct clair_discover *d, const uint32_t *ids, size_t count,
 			bool full, uint32_t *folder, struct clair_words *words)
 {
-	static const char *const likely[] = { "imagefolder", "sorted", "walk", "natural",
-					      "sorted-images", "bytes" };
 	const char *given = clair_words_get(&d->given, "index");
-	struct numbering all[6] = { 0 };
+	const char *split = clair_words_get(&d->given, "split");
+	bool one = given && strcmp(given, "auto");
+	struct numbering all[NUMBERINGS] = { 0 };
 	struct trial t = { .d = d, .words = words,
 			   .folder = clair_discover_folder(d->config.catalog, ids, count) };
 	size_t n = 0;
@@ -373,22 +450,10 @@ bool clair_discover_try(struct clair_discover *d, const uint32_t *ids, size_t co
 	t.world = d->world ? d->world : 1;
 	t.rank = d->rank;
 	pthread_mutex_unlock(&d->lock);
-	for (size_t i = 0; i < (given && strcmp(given, "auto") ? 1 : 6); i++) {
-		const char *name = given && strcmp(given, "auto") ? given : likely[i];
-		bool same = false;
-
-		if (numbering_init(d, t.folder, name, ids, count, &all[n]) < 0 ||
-		    all[n].seen * 2 < count / 2) {
-			numbering_finish(&all[n]);
-			continue;
-		}
-		for (size_t k = 0; k < n; k++)
-			same = same || is_same(&all[k], &all[n]);
-		if (same)
-			numbering_finish(&all[n]);
-		else
-			n++;
-	}
+	for (size_t k = 0; k < (split ? 1 : SPLITS); k++)
+		for (size_t i = 0; i < (one ? 1 : INDICES) && n < NUMBERINGS; i++)
+			n += add_numbering(d, &t, one ? given : indices[i],
+					   split ? split : splits[k], ids, count, all, n);
 	yes = try_numberings(&t, all, n, full, ids, count);
 	if (yes) {
 		*folder = t.folder;

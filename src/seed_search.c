@@ -327,3 +327,43 @@ int clair_seed_search(const struct clair_seed_query *query, uint32_t *seeds, siz
 	*count = s.count;
 	return atomic_load(&s.error);
 }
+
+#define WALK_CHECK (1u << 20)
+
+int clair_seed_walk(const struct clair_seed_query *query, uint32_t generator, uint64_t draws,
+		    uint64_t *position)
+{
+	struct clair_seed_query q = *query;
+	uint32_t hit = 0, seeds[BATCH];
+	const char *name;
+	struct search s = { .query = &q, .filter = choose(&name),
+			    .lock = PTHREAD_MUTEX_INITIALIZER, .seeds = &hit, .room = 1 };
+	struct swaps swaps = { 0 };
+	struct clair_mt mt;
+
+	q.begin = q.end = 0;
+	q.threads = 1;
+	int r = check(&q);
+	if (r == 0)
+		r = swaps_init(&swaps, (uint32_t)entries_needed(&q));
+	clair_mt_seed(&mt, generator);
+	clair_mt_skip(&mt, *position);
+	for (uint64_t at = *position; r == 0 && at < draws && !s.count; at += BATCH) {
+		struct survivors first = { .count = 0 };
+
+		if (q.cancel && at % WALK_CHECK < BATCH && atomic_load(q.cancel))
+			r = -ECANCELED;
+		for (unsigned k = 0; k < BATCH; k++)
+			seeds[k] = clair_mt_u32(&mt);
+		look(&s, seeds, BATCH, q.rank, &first);
+		look_closer(&s, &first, true, &swaps);
+		for (unsigned k = 0; s.count && k < BATCH; k++) {
+			if (seeds[k] == hit) {
+				*position = at + k;
+				break;
+			}
+		}
+	}
+	swaps_finish(&swaps);
+	return r < 0 ? r : s.count ? 0 : -ENOENT;
+}

@@ -33,6 +33,12 @@ struct clair_seed_query {
  * query asks for more than the limits above), -ECANCELED, -ENOMEM. */
 int clair_seed_search(const struct clair_seed_query *query, uint32_t *seeds, size_t room,
 		      size_t *count);
+/* Takes the first DRAWS u32 of the generator seeded GENERATOR as seeds, one after the other:
+ * RandomSampler's epochs draw theirs from torch's default generator. From draw *POSITION on
+ * (from 0); on success *POSITION is the draw that fits. -ENOENT: none. begin, end and
+ * threads of the query do not matter. */
+int clair_seed_walk(const struct clair_seed_query *query, uint32_t generator,
+		    uint64_t draws, uint64_t *position);
 /* Whether one seed fits. */
 bool clair_seed_fits(const struct clair_seed_query *query, uint32_t seed);
 /* "avx512", "avx2", "scalar": what clair_seed_search uses here; CLAIRFS_SIMD in the

@@ -116,3 +116,20 @@ Test(seed_search, limits_are_told)
 	q.cancel = &cancel;
 	cr_assert_eq(clair_seed_search(&q, seeds, 16, &count), -ECANCELED);
 }
+
+/* RandomSampler without a generator: the epochs' seeds are draws of the default one. */
+Test(seed_search, a_draw_of_the_default_generator)
+{
+	struct clair_mt mt;
+	uint64_t position = 0;
+
+	clair_mt_seed(&mt, 1234);
+	clair_mt_skip(&mt, 1003);
+	uint64_t *bits = opened_by(clair_mt_u32(&mt), 5000, 0, 1, 0, 256);
+	struct clair_seed_query q = { .n = 5000, .world = 1, .opened = bits, .prefix = 16 };
+	cr_assert_eq(clair_seed_walk(&q, 1234, 5000, &position), 0);
+	cr_assert_eq(position, 1003);
+	position = 0;
+	cr_assert_eq(clair_seed_walk(&q, 1235, 5000, &position), -ENOENT);
+	free(bits);
+}
