@@ -81,7 +81,8 @@ static bool in_mount_table(struct clair_keeper *k)
 static void detach(struct clair_mount *m)
 {
 	if (geteuid() == 0) {
-		umount2(m->mountpoint, MNT_DETACH);
+		/* Our own lookups that nobody will answer any more fail by MNT_FORCE. */
+		umount2(m->mountpoint, MNT_DETACH | MNT_FORCE);
 		return;
 	}
 	pid_t pid = fork();

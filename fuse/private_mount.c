@@ -139,7 +139,7 @@ int clair_private_unmount(int user_fd, int mount_fd, const char *path)
 		return -errno;
 	if (pid == 0) {
 		if ((user_fd >= 0 && setns(user_fd, CLONE_NEWUSER) < 0) ||
-		    setns(mount_fd, CLONE_NEWNS) < 0 || umount2(path, MNT_DETACH) < 0)
+		    setns(mount_fd, CLONE_NEWNS) < 0 || umount2(path, MNT_DETACH | MNT_FORCE) < 0)
 			_exit(errno & 127);
 		_exit(0);
 	}

@@ -22,7 +22,8 @@ int clair_private_mount(const char *path, bool read_only, int *fuse_fd, int *roo
 int clair_private_namespaces(int pid, int *user_fd, int *mount_fd);
 
 /* Uncovers PATH inside these namespaces (lazily), from a short-lived child: for a mount
- * whose daemon died. 0 or a negative errno. */
+ * whose daemon died (its threads may hang in requests to themselves: those are failed). 0 or
+ * a negative errno. */
 int clair_private_unmount(int user_fd, int mount_fd, const char *path);
 
 #endif

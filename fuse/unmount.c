@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
-#include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -40,15 +40,18 @@ int clair_unmount(const char *path, bool lazy)
 {
 	if (geteuid() != 0)
 		return by_fusermount(path, lazy);
-	return umount2(path, UMOUNT_NOFOLLOW | (lazy ? MNT_DETACH : 0)) < 0 ? -errno : 0;
+	/* MNT_FORCE fails what still waits for an answer: a killed daemon may not end before. */
+	return umount2(path, UMOUNT_NOFOLLOW | (lazy ? MNT_DETACH | MNT_FORCE : 0)) < 0 ? -errno : 0;
 }
 
 int clair_unmount_dead(const char *path)
 {
-	struct stat st;
+	struct statvfs st;
 
-	/* Several may lie over each other. */
-	for (int i = 0; i < 16 && stat(path, &st) < 0 && errno == ENOTCONN; i++) {
+	/* Several may lie over each other. The attributes that a stat gives may be cached;
+	 * statvfs always asks. */
+	for (int i = 0; i < 16 && statvfs(path, &st) < 0 &&
+			(errno == ENOTCONN || errno == ECONNABORTED); i++) {
 		int r = clair_unmount(path, true);
 		if (r < 0) {
 			errno = -r;
