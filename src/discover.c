@@ -89,17 +89,14 @@ void clair_discover_again(struct clair_discover *d)
 
 /* --- thinking --------------------------------------------------------------------------- */
 
-/* The next step that the opens allow, after DONE opens were tried. lock */
+/* The next step that the opens allow, after DONE opens were tried: each in its turn, since a
+ * step that was passed over cannot be made up for when all samples have been opened. lock */
 static size_t next_step(const struct clair_discover *d, size_t done)
 {
-	size_t best = 0;
-
 	for (size_t i = 0; i < STEPS; i++)
-		if (steps[i] <= d->count && steps[i] > done)
-			best = steps[i];
-	if (d->finishing && d->count > done)
-		best = d->count;
-	return best;
+		if (steps[i] > done && steps[i] <= d->count)
+			return steps[i];
+	return d->finishing && d->count > done ? d->count : 0;
 }
 
 static bool hand_over(struct clair_discover *d, uint32_t folder,
@@ -169,7 +166,9 @@ static void *discover_thread(void *arg)
 			pthread_cond_wait(&d->change, &d->lock);
 			continue;
 		}
-		bool full = count >= FULL_FROM || d->finishing;
+		/* When more opens wait, they may say it at a lower price. */
+		bool last = !next_step(d, count);
+		bool full = last && (count >= FULL_FROM || d->finishing);
 		d->state = "trying usual orders and seeds";
 		pthread_mutex_unlock(&d->lock);
 		think(d, count, full, generation);

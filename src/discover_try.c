@@ -123,7 +123,8 @@ static int numbering_init(struct clair_discover *d, uint32_t folder, const char 
 	memset(number, 0xff, sizeof *number * clair_catalog_count(c));
 	for (uint32_t i = 0; i < n->count; i++)
 		number[n->ids[i]] = i;
-	for (size_t i = 0; i < count; i++) {
+	/* When most samples have been opened, which they are says nothing. */
+	for (size_t i = 0; i < count && (n->seen < n->count / 2 || n->count < 24); i++) {
 		uint32_t at = number[ids[i]];
 		n->strange += at == NONE;
 		if (at == NONE || n->first[at] != NONE)
