@@ -19,6 +19,7 @@
 #include "mount.h"
 #include "report.h"
 #include "trace.h"
+#include "watch.h"
 
 #define MAX_QUESTION (64 << 10)
 
@@ -98,6 +99,7 @@ static json_t *answer(struct clair_mount *m, const json_t *question)
 	if (!what)
 		return failure(-EPROTO, NULL);
 	if (!strcmp(what, "status")) {
+		clair_watch_settle(m->watch, 500);
 		report = clair_report_json(m);
 		return report ? report : failure(-ENOMEM, NULL);
 	}

@@ -267,6 +267,7 @@ static int start_parts(struct daemon *d)
 		r = clair_finder_start(m, &m->finder);
 	if (r == 0)
 		r = clair_watch_start(m, &d->watch);
+	m->watch = d->watch;
 	if (r == 0)
 		r = clair_stage_start(m->stage);
 	if (r == 0) {

@@ -38,6 +38,7 @@ struct clair_mount {
 	 * where inotify cannot watch. */
 	_Atomic bool answer_opens;
 	_Atomic bool unwatched; /* inotify has no room: opens are answered for good */
+	struct clair_watch *watch;   /* once it is started */
 	struct clair_finder *finder; /* or NULL: the order was given */
 	_Atomic int trace; /* a socket that wants to see opens, or 0 */
 	_Atomic bool paused; /* before an unmount: nothing is pushed or dropped */

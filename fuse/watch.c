@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/inotify.h>
+#include <sys/ioctl.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -32,6 +33,7 @@ struct clair_watch {
 	pthread_mutex_t lock;
 	pthread_cond_t set;
 	bool ready;
+	_Atomic bool draining; /* events were taken and are not counted yet */
 };
 
 static bool has_files(const struct clair_catalog *c, uint32_t id)
@@ -159,11 +161,27 @@ static void *watch_thread(void *arg)
 		if (poll(p, 2, -1) < 0 && errno != EINTR)
 			break;
 		if (p[0].revents) {
+			atomic_store(&w->draining, true);
 			drain(w, buffer);
+			atomic_store(&w->draining, false);
 			nanosleep(&pause, NULL);
 		}
 	}
 	return NULL;
+}
+
+void clair_watch_settle(struct clair_watch *w, int ms)
+{
+	int64_t end = clair_now_ns() + ms * CLAIR_NS_PER_MS;
+	const struct timespec pause = { .tv_nsec = PAUSE_NS };
+	int waiting;
+
+	while (w && clair_now_ns() < end) {
+		if (ioctl(w->inotify, FIONREAD, &waiting) < 0 ||
+		    (!waiting && !atomic_load(&w->draining)))
+			return;
+		nanosleep(&pause, NULL);
+	}
 }
 
 void clair_watch_wait(struct clair_watch *w)

@@ -12,6 +12,8 @@ struct clair_watch;
 int clair_watch_start(struct clair_mount *mount, struct clair_watch **out);
 /* Waits until the watches are set. */
 void clair_watch_wait(struct clair_watch *watch);
+/* Waits until the opens that readers have made so far are counted, at most MS. */
+void clair_watch_settle(struct clair_watch *watch, int ms);
 /* Ends the thread and frees; takes NULL. */
 void clair_watch_stop(struct clair_watch *watch);
 
