@@ -121,6 +121,7 @@ static int make_stage(struct daemon *d)
 		.staging = m->options->staging,
 		.threads = m->options->threads,
 		.keep = m->options->keep,
+		.saved_catalog = !atomic_load(&m->stats.pfs_walks),
 	};
 	struct clair_kernel *kernel = malloc(sizeof *kernel);
 

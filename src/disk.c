@@ -95,6 +95,17 @@ static size_t *hash_records(const struct clair_disk_record *records, size_t coun
 	return table;
 }
 
+/* Whether the segment has the record's bytes: it may be gone or cut. */
+static bool is_there(const struct clair_disk *d, const struct clair_disk_record *record)
+{
+	struct stat st;
+
+	return record->segment < d->segment_count && d->segments[record->segment] >= 0 &&
+	       fstat(d->segments[record->segment], &st) == 0 &&
+	       record->offset <= (uint64_t)st.st_size &&
+	       record->size <= (uint64_t)st.st_size - record->offset;
+}
+
 static int adopt(struct clair_disk *d, const struct clair_disk_record *records, size_t count)
 {
 	size_t mask;
@@ -115,7 +126,7 @@ static int adopt(struct clair_disk *d, const struct clair_disk_record *records, 
 			at = (at + 1) & mask;
 		const struct clair_disk_record *record =
 			table[at] ? &records[table[at] - 1] : NULL;
-		if (!record || record->size != e->size || record->segment == NONE)
+		if (!record || record->size != e->size || !is_there(d, record))
 			continue;
 		struct slot slot = { .segment = record->segment, .offset = record->offset,
 				     .hash = record->hash };
@@ -126,7 +137,8 @@ static int adopt(struct clair_disk *d, const struct clair_disk_record *records, 
 	return r;
 }
 
-static int measure_files(struct clair_disk *d, const struct clair_disk_record *records,
+/* Opens the segments that RECORDS speak of; others, of a log that was lost, are removed. */
+static int open_segments(struct clair_disk *d, const struct clair_disk_record *records,
 			 size_t count)
 {
 	struct stat st;
@@ -148,7 +160,36 @@ static int measure_files(struct clair_disk *d, const struct clair_disk_record *r
 	/* A segment that cannot be opened is not written to either. */
 	if (d->segment_count && d->segments[d->segment_count - 1] < 0)
 		d->tail = CLAIR_SEGMENT_BYTES;
+	clair_disk_remove_segments(d->dir, d->segment_count);
 	return 0;
+}
+
+/* Bytes of the samples that are there and are not this catalog's: the last record of each
+ * key counts. */
+static uint64_t strange_bytes(const struct clair_disk *d,
+			      const struct clair_disk_record *records, size_t count)
+{
+	size_t mask;
+	autofree size_t *table = hash_records(records, count, &mask);
+	uint64_t live = 0;
+
+	for (size_t i = 0; table && i <= mask; i++)
+		if (table[i] && is_there(d, &records[table[i] - 1]))
+			live += records[table[i] - 1].size;
+	return live > d->bytes ? live - d->bytes : 0;
+}
+
+/* Makes the folder empty. */
+static void drop_all(struct clair_disk *d)
+{
+	for (uint32_t id = 0; id < clair_catalog_count(d->catalog); id++)
+		atomic_store(&d->slot_of[id].at, NONE);
+	for (uint32_t i = 0; i < d->segment_count; i++)
+		if (d->segments[i] >= 0)
+			close(d->segments[i]);
+	d->slot_count = d->segment_count = 0;
+	d->samples = d->bytes = d->file_bytes = d->tail = 0;
+	clair_disk_wipe(d->dir);
 }
 
 static int load(struct clair_disk *d)
@@ -160,28 +201,19 @@ static int load(struct clair_disk *d)
 	int r = clair_disk_read_index(d->dir, &records, &count, &complete);
 	if (r < 0 && r != -ENOENT)
 		return r;
-	if (count)
+	r = open_segments(d, records, count);
+	if (r == 0 && count)
 		r = adopt(d, records, count);
-	else
-		r = 0;
-	/* Other data, or mostly: all of it goes, so that the room is ours. */
-	uint64_t stored = 0;
-	for (size_t i = 0; i < count; i++)
-		stored += records[i].size;
-	if (r == 0 && (d->bytes * 2 < stored || stored > d->cap)) {
-		log_info("%s: holds %s, which is dropped", d->path,
-			 stored > d->cap ? "more than it may" : "other data");
-		for (uint32_t id = 0; id < clair_catalog_count(d->catalog); id++)
-			atomic_store(&d->slot_of[id].at, NONE);
-		d->slot_count = 0;
-		d->samples = d->bytes = 0;
-		count = 0;
-		clair_disk_wipe(d->dir);
-	}
-	if (r == 0)
-		r = measure_files(d, records, count);
 	if (r < 0)
 		return r;
+	/* Other data, mostly, or more than it may: all of it goes, so that the room is ours. */
+	bool other = count && strange_bytes(d, records, count) > d->bytes;
+	if (other || d->file_bytes > d->cap) {
+		log_info("%s: holds %s, which is dropped", d->path,
+			 other ? "other data" : "more than it may");
+		drop_all(d);
+		count = 0;
+	}
 	d->index = openat(d->dir, "index", O_WRONLY | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
 	if (d->index < 0)
 		return -errno;
@@ -557,7 +589,8 @@ int clair_disk_pread(struct clair_disk *d, uint32_t id, void *buffer, size_t siz
 	if (!slot.checked) {
 		autolock(&d->lock);
 		uint32_t at = atomic_load(&d->slot_of[id].at);
-		if (at != NONE && d->slots[at].offset == slot.offset)
+		if (at != NONE && d->slots[at].offset == slot.offset &&
+		    d->slots[at].segment == slot.segment)
 			d->slots[at].checked = true;
 	}
 	return 0;

@@ -78,13 +78,25 @@ int clair_disk_open_segment(int dir, uint32_t segment, int flags)
 	return fd < 0 ? -errno : fd;
 }
 
-void clair_disk_wipe(int dir)
+void clair_disk_remove_segments(int dir, uint32_t first)
 {
 	int copy = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	autoclosedir DIR *d = copy < 0 ? NULL : fdopendir(copy);
 
-	unlinkat(dir, "index", 0);
-	for (struct dirent *e; d && (e = readdir(d));)
-		if (!strncmp(e->d_name, "segment-", 8))
+	for (struct dirent *e; d && (e = readdir(d));) {
+		char *end;
+		unsigned long number;
+
+		if (strncmp(e->d_name, "segment-", 8))
+			continue;
+		number = strtoul(e->d_name + 8, &end, 10);
+		if (end != e->d_name + 8 && !*end && number >= first)
 			unlinkat(dir, e->d_name, 0);
+	}
+}
+
+void clair_disk_wipe(int dir)
+{
+	unlinkat(dir, "index", 0);
+	clair_disk_remove_segments(dir, 0);
 }

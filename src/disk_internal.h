@@ -38,6 +38,8 @@ void clair_disk_key(const struct clair_catalog *catalog, uint32_t id, uint64_t k
 int clair_disk_read_index(int dir, struct clair_disk_record **records, size_t *count,
 			  bool *complete);
 int clair_disk_open_segment(int dir, uint32_t segment, int flags);
+/* Removes segments from number FIRST on. */
+void clair_disk_remove_segments(int dir, uint32_t first);
 /* Removes the index and all segments. */
 void clair_disk_wipe(int dir);
 

@@ -29,6 +29,9 @@ struct clair_stage_config {
 	uint64_t ram, staging; /* budgets, bytes */
 	unsigned threads;      /* 0: as many as the bandwidth needs, up to 64 */
 	enum clair_keep keep;
+	/* The catalog is of an earlier mount: what a directory has is held against the
+	 * source's attributes before it is used. */
+	bool saved_catalog;
 };
 
 int clair_stage_new(const struct clair_stage_config *config, struct clair_stage **out);

@@ -183,11 +183,32 @@ static int load_arena(struct clair_stage *st, struct flight *f, uint32_t at, uin
 	return 0;
 }
 
+int stage_still_the_same(struct clair_stage *st, uint32_t id)
+{
+	const struct clair_entry *e = clair_catalog_entry(st->config.catalog, id);
+	struct stat now;
+
+	pthread_mutex_lock(&st->lock);
+	bool seen = st->samples[id].flags & F_SEEN;
+	pthread_mutex_unlock(&st->lock);
+	if (seen || !st->config.saved_catalog)
+		return 0;
+	int r = clair_source_stat(st->config.source, id, &now);
+	if (r < 0 || (uint64_t)now.st_size != e->size ||
+	    now.st_mtim.tv_sec * CLAIR_NS_PER_S + now.st_mtim.tv_nsec != e->mtime_ns)
+		return -ESTALE; /* the source decides what becomes of it */
+	autolock(&st->lock);
+	st->samples[id].flags |= F_SEEN;
+	return 0;
+}
+
 static int load_disk(struct clair_stage *st, struct flight *f, unsigned disk, bool whole)
 {
 	struct clair_disk *d = st->config.disks[disk];
 
-	int r = allocate(st, f);
+	int r = stage_still_the_same(st, f->id);
+	if (r == 0)
+		r = allocate(st, f);
 	if (r < 0)
 		return r;
 	if (whole)

@@ -117,7 +117,7 @@ static int read_range(struct clair_stage *st, uint32_t id, uint64_t offset, size
 	pthread_mutex_unlock(&st->lock);
 	if (x.flags & F_ARENA)
 		return give(NULL, NULL, clair_arena_at(st->arena, at) + offset, size, out);
-	if (x.disk) {
+	if (x.disk && stage_still_the_same(st, id) == 0) {
 		struct clair_buffer *buffer = clair_buffer_get(st->pool, size);
 		int r = buffer ? 0 : -ENOMEM;
 		if (r == 0)
