@@ -312,7 +312,10 @@ static void take_apart(struct daemon *d)
 	clair_finder_stop(m->finder);
 	if (m->stage)
 		clair_stage_stop(m->stage);
-	if (d->mounted && d->config->fuse_fd < 0)
+	/* libfuse would unmount what lies below when ours is gone and still in use. */
+	if (d->mounted && d->config->fuse_fd < 0 && d->keeper)
+		clair_keeper_unmount(d->keeper);
+	else if (d->mounted && d->config->fuse_fd < 0)
 		fuse_session_unmount(m->session);
 	for (size_t i = 0; i < m->disk_count; i++)
 		clair_disk_close(m->disks[i]);

@@ -25,6 +25,9 @@
  * hold it. */
 #define LAST_MS 4000
 #define AFTER_SIGNAL_MS 1700
+/* How often it is looked, once nobody new can reach the mount, whether the session has ended:
+ * its loop waits for threads that may hang in the source, and only then returns. */
+#define LOOK_MS 500
 
 struct clair_keeper {
 	struct clair_mount *mount;
@@ -34,6 +37,7 @@ struct clair_keeper {
 	unsigned major, minor; /* of the mounted file system */
 	_Atomic bool ending, stop;
 	int64_t deadline; /* the keeper's own; 0: none */
+	bool gone;        /* the keeper's own: nobody new can reach the mount */
 };
 
 void clair_keeper_signals(sigset_t *set)
@@ -78,16 +82,63 @@ static bool in_mount_table(struct clair_keeper *k)
 	return !f;
 }
 
-static void detach(struct clair_mount *m)
+/* Spaces and the like are octal in the mount table. */
+static void unescape(char *text)
 {
+	char *to = text;
+
+	for (char *from = text; *from; from++) {
+		if (*from == '\\' && from[1] >= '0' && from[1] <= '3') {
+			*to++ = (char)strtol((char[]){ from[1], from[2], from[3], 0 }, NULL, 8);
+			from += 3;
+		} else {
+			*to++ = *from;
+		}
+	}
+	*to = '\0';
+}
+
+/* What is mounted at POINT, the topmost: each FUSE mount has a number of its own. (A stat of
+ * the root would be a request that nobody may serve.) */
+static bool find_device(const char *point, unsigned *major, unsigned *minor)
+{
+	autofclose FILE *f = fopen("/proc/self/mountinfo", "re");
+	autofree char *line = NULL;
+	size_t room = 0;
+	bool found = false;
+
+	while (f && getline(&line, &room, f) >= 0) {
+		unsigned a, b;
+		char there[4096];
+		if (sscanf(line, "%*d %*d %u:%u %*s %4095s", &a, &b, there) != 3)
+			continue;
+		unescape(there);
+		if (!strcmp(there, point)) {
+			*major = a; /* the last one is on top */
+			*minor = b;
+			found = true;
+		}
+	}
+	return found;
+}
+
+/* Takes the mount off its mount point, unless it is gone already: then something else lies
+ * there, which may even be the source's own mount. */
+static void detach(struct clair_keeper *k)
+{
+	const char *point = k->mount->mountpoint;
+	unsigned major, minor;
+
+	if (!find_device(point, &major, &minor) || major != k->major || minor != k->minor)
+		return;
 	if (geteuid() == 0) {
 		/* Our own lookups that nobody will answer any more fail by MNT_FORCE. */
-		umount2(m->mountpoint, MNT_DETACH | MNT_FORCE);
+		umount2(point, MNT_DETACH | MNT_FORCE);
 		return;
 	}
 	pid_t pid = fork();
 	if (pid == 0) {
-		execlp("fusermount3", "fusermount3", "-u", "-z", "-q", "--", m->mountpoint,
+		execlp("fusermount3", "fusermount3", "-u", "-z", "-q", "--", point,
 		       (char *)NULL);
 		_exit(127);
 	}
@@ -109,10 +160,12 @@ static void take_signal(struct clair_keeper *k)
 	if (read(k->signals, &info, sizeof info) != sizeof info)
 		return;
 	log_info("signal %u: unmounting", info.ssi_signo);
-	k->deadline = clair_now_ns() + AFTER_SIGNAL_MS * CLAIR_NS_PER_MS;
+	int64_t deadline = clair_now_ns() + AFTER_SIGNAL_MS * CLAIR_NS_PER_MS;
+	if (!k->deadline || deadline < k->deadline)
+		k->deadline = deadline; /* a second signal does not put it off */
 	atomic_store(&k->mount->paused, true);
 	if (k->own_mount)
-		detach(k->mount);
+		detach(k);
 	let_go(k);
 	end_session(k);
 }
@@ -132,7 +185,7 @@ static void *keeper_thread(void *arg)
 			if (left <= 0) {
 				log_warning("the source hangs: ending without it");
 				if (k->own_mount)
-					detach(k->mount);
+					detach(k);
 				_exit(0);
 			}
 			wait = (int)left;
@@ -141,6 +194,11 @@ static void *keeper_thread(void *arg)
 				end_session(k);
 				wait = wait > 20 ? 20 : wait;
 			}
+		}
+		if (k->gone && !k->deadline) {
+			if (fuse_session_exited(k->mount->session))
+				k->deadline = clair_now_ns() + LAST_MS * CLAIR_NS_PER_MS;
+			wait = LOOK_MS;
 		}
 		if (poll(p, 4, wait) <= 0)
 			continue;
@@ -155,45 +213,16 @@ static void *keeper_thread(void *arg)
 			take_signal(k);
 		if (p[2].revents) {
 			let_go(k);
+			k->gone = true;
 			p[2].fd = -1;
 		}
 		if (p[3].revents && !in_mount_table(k)) {
 			let_go(k);
+			k->gone = true;
 			p[3].fd = -1;
 		}
 	}
 	return NULL;
-}
-
-/* A number of its own for each FUSE mount: how the mount table names it. (A stat of the
- * root would be a request that nobody serves yet.) */
-static void find_device(struct clair_keeper *k)
-{
-	autofclose FILE *f = fopen("/proc/self/mountinfo", "re");
-	autofree char *line = NULL;
-	size_t room = 0;
-	while (f && getline(&line, &room, f) >= 0) {
-		unsigned major, minor;
-		char point[4096];
-		if (sscanf(line, "%*d %*d %u:%u %*s %4095s", &major, &minor, point) != 3)
-			continue;
-		/* Spaces and the like are octal. */
-		char *to = point;
-		for (char *from = point; *from; from++) {
-			if (*from == '\\' && from[1] >= '0' && from[1] <= '3') {
-				*to++ = (char)strtol((char[]){ from[1], from[2], from[3], 0 },
-						     NULL, 8);
-				from += 3;
-			} else {
-				*to++ = *from;
-			}
-		}
-		*to = '\0';
-		if (!strcmp(point, k->mount->mountpoint)) {
-			k->major = major; /* the last one is on top */
-			k->minor = minor;
-		}
-	}
 }
 
 int clair_keeper_start(struct clair_mount *mount, int lifeline, bool own_mount,
@@ -212,7 +241,7 @@ int clair_keeper_start(struct clair_mount *mount, int lifeline, bool own_mount,
 	k->table = -1;
 	if (own_mount) {
 		k->table = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
-		find_device(k);
+		find_device(mount->mountpoint, &k->major, &k->minor);
 	}
 	sigaction(SIGUSR2, &action, NULL);
 	clair_keeper_signals(&set);
@@ -243,6 +272,12 @@ void clair_keeper_ending(struct clair_keeper *k)
 		return;
 	atomic_store(&k->ending, true);
 	wake(k);
+}
+
+void clair_keeper_unmount(struct clair_keeper *k)
+{
+	let_go(k);
+	detach(k);
 }
 
 void clair_keeper_stop(struct clair_keeper *k)

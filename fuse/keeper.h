@@ -20,6 +20,8 @@ int clair_keeper_start(struct clair_mount *mount, int lifeline, bool own_mount,
 		       struct clair_keeper **out);
 /* The session has ended: the process has a few seconds from now on. Takes NULL. */
 void clair_keeper_ending(struct clair_keeper *keeper);
+/* Takes the mount off its mount point if it is still there. Only with OWN_MOUNT. */
+void clair_keeper_unmount(struct clair_keeper *keeper);
 void clair_keeper_stop(struct clair_keeper *keeper); /* takes NULL */
 
 #endif

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
-#include <sys/statvfs.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -44,21 +44,32 @@ int clair_unmount(const char *path, bool lazy)
 	return umount2(path, UMOUNT_NOFOLLOW | (lazy ? MNT_DETACH | MNT_FORCE : 0)) < 0 ? -errno : 0;
 }
 
+/* Whether a mount whose daemon is gone lies at PATH. A plain stat would be answered from the
+ * attributes that the kernel remembers. */
+static bool is_dead(const char *path)
+{
+	struct statx st;
+
+	return statx(AT_FDCWD, path, AT_STATX_FORCE_SYNC, STATX_MODE, &st) < 0 &&
+	       (errno == ENOTCONN || errno == ECONNABORTED);
+}
+
 int clair_unmount_dead(const char *path)
 {
-	struct statvfs st;
+	int count = 0;
 
-	/* Several may lie over each other. The attributes that a stat gives may be cached;
-	 * statvfs always asks. */
-	for (int i = 0; i < 16 && statvfs(path, &st) < 0 &&
-			(errno == ENOTCONN || errno == ECONNABORTED); i++) {
-		int r = clair_unmount(path, true);
+	/* Several may lie over each other. */
+	for (; count < 16 && is_dead(path); count++) {
+		/* What leads there may be a symbolic link; where it ends can be told
+		 * without asking the dead one. */
+		autofree char *real = realpath(path, NULL);
+		int r = clair_unmount(real ? real : path, true);
 		if (r < 0) {
 			errno = -r;
 			return r;
 		}
 	}
-	return 0;
+	return count;
 }
 
 int clair_unmount_find(const char *path)

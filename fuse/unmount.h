@@ -5,7 +5,7 @@
 #include <stdbool.h>
 
 /* Unmounts a dead mount ("transport endpoint is not connected") at PATH, if there is one.
- * 0, or a negative errno (errno is set too). */
+ * How many there were, or a negative errno (errno is set too). */
 int clair_unmount_dead(const char *path);
 /* Unmounts PATH: as root directly, else by fusermount3. LAZY: also while it is in use.
  * 0 or a negative errno (-EBUSY, -EINVAL: not mounted, -EPERM). */

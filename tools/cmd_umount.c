@@ -4,6 +4,7 @@
 #include <jansson.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -29,18 +30,38 @@ static void pause_daemon(int pid)
 	json_decref(question);
 }
 
+/* Threads that hang in the source keep what is left of a process that has ended. */
+static bool has_ended(int pid)
+{
+	char path[64], line[256];
+	char state = 'X';
+
+	if (kill(pid, 0) < 0 && errno == ESRCH)
+		return true;
+	snprintf(path, sizeof path, "/proc/%d/stat", pid);
+	autofclose FILE *f = fopen(path, "re");
+	if (f && fgets(line, sizeof line, f)) {
+		const char *name_end = strrchr(line, ')');
+		if (name_end && name_end[1])
+			state = name_end[2];
+	}
+	return f && (state == 'Z' || state == 'X');
+}
+
 static int umount_path(const char *given)
 {
 	/* A dead mount has no real path: it is unmounted as it was given. */
 	int r = clair_unmount_dead(given);
 	if (r < 0)
 		return cli_failure("%s: %s", given, strerror(-r));
+	bool was_dead = r > 0;
 	autofree char *path = realpath(given, NULL);
 	if (!path)
 		return cli_mistake("%s: %s", given, strerror(errno));
 	int pid = clair_unmount_find(path);
 	if (!pid && !mounts_is_clairfs(path))
-		return cli_mistake("%s: no clairfs is mounted there", given);
+		return was_dead ? CLI_OK :
+				  cli_mistake("%s: no clairfs is mounted there", given);
 	if (pid)
 		pause_daemon(pid);
 	/* What the daemon has open itself is closed within a moment. */
@@ -56,7 +77,7 @@ static int umount_path(const char *given)
 				   given);
 	if (r < 0)
 		return cli_failure("%s: %s", given, strerror(-r));
-	for (int i = 0; pid && i < GONE_MS / 10 && !(kill(pid, 0) < 0 && errno == ESRCH); i++)
+	for (int i = 0; pid && i < GONE_MS / 10 && !has_ended(pid); i++)
 		poll(NULL, 0, 10);
 	return CLI_OK;
 }
