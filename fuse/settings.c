@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* Streams: from the options at the start, and by attributes while mounted. */
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -97,20 +98,59 @@ static pthread_mutex_t set_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct set_words {
 	uint32_t folder;
 	struct clair_words words;
+	bool has_epoch; /* set last, of an order that was there */
+	uint64_t epoch;
 } *sets;
 static size_t set_count;
 
-static struct set_words *set_of(uint32_t folder)
+static struct set_words *find_set(uint32_t folder)
 {
 	for (size_t i = 0; i < set_count; i++)
 		if (sets[i].folder == folder)
 			return &sets[i];
+	return NULL;
+}
+
+static struct set_words *set_of(uint32_t folder)
+{
+	struct set_words *there = find_set(folder);
+
+	if (there)
+		return there;
 	struct set_words *longer = realloc(sets, (set_count + 1) * sizeof *sets);
 	if (!longer)
 		return NULL;
 	sets = longer;
 	sets[set_count] = (struct set_words){ .folder = folder };
 	return &sets[set_count++];
+}
+
+/* The stream that FOLDER speaks for: the mount's root speaks for that of the common words. */
+static uint32_t folder_of_stream(const struct clair_mount *m, uint32_t folder)
+{
+	return folder ? folder : common_folder(m);
+}
+
+static int set_epoch(struct clair_mount *m, uint32_t folder, const char *value, char **error)
+{
+	struct clair_words one = { 0 };
+	uint64_t epoch = 0;
+
+	int r = clair_words_set(&one, "epoch", value);
+	if (r == 0)
+		r = clair_words_u64(&one, "epoch", 0, &epoch, error);
+	clair_words_finish(&one);
+	if (r == 0)
+		r = clair_stage_set_epoch(m->stage, folder, epoch);
+	if (r == 0) {
+		autolock(&set_lock);
+		struct set_words *set = set_of(folder);
+		if (set) {
+			set->has_epoch = true;
+			set->epoch = epoch;
+		}
+	}
+	return r;
 }
 
 static int apply(struct clair_mount *m, uint32_t folder, struct set_words *set,
@@ -142,8 +182,14 @@ int clair_mount_get(struct clair_mount *m, uint32_t folder, const char *word, ch
 {
 	struct clair_words words = { 0 };
 
+	folder = folder_of_stream(m, folder);
 	autolock(&set_lock);
-	struct set_words *set = set_of(folder);
+	struct set_words *set = find_set(folder);
+	if (set && set->has_epoch && !strcmp(word, "epoch"))
+		return snprintf(value, size, "%llu", (unsigned long long)set->epoch) <
+				       (int)size ?
+			       0 :
+			       -ERANGE;
 	int r = words_of(m, folder, &words);
 	if (r == 0 && set)
 		r = clair_words_copy(&words, &set->words);
@@ -157,9 +203,6 @@ int clair_mount_get(struct clair_mount *m, uint32_t folder, const char *word, ch
 int clair_mount_set(struct clair_mount *m, uint32_t folder, const char *word,
 		    const char *value, char **error)
 {
-	struct clair_words one = { 0 };
-	uint64_t epoch = 0;
-
 	if (!clair_options_is_order_word(word))
 		return clair_bad(error,
 				 "%s: cannot be set while mounted; words that describe an "
@@ -168,13 +211,9 @@ int clair_mount_set(struct clair_mount *m, uint32_t folder, const char *word,
 	int r = clair_options_check_word(word, value, error);
 	if (r < 0)
 		return r;
+	folder = folder_of_stream(m, folder);
 	if (!strcmp(word, "epoch")) {
-		r = clair_words_set(&one, word, value);
-		if (r == 0)
-			r = clair_words_u64(&one, word, 0, &epoch, error);
-		clair_words_finish(&one);
-		if (r == 0)
-			r = clair_stage_set_epoch(m->stage, folder, epoch);
+		r = set_epoch(m, folder, value, error);
 		/* No order yet: it is part of what will make one. */
 		if (r != -ENOENT)
 			return r;
