@@ -23,6 +23,7 @@
 #define MANY_ERRORS 5
 /* The file system is asked for its free space every so many bytes. */
 #define FREE_EVERY (16ull << 20)
+#define RECORD sizeof(struct clair_disk_record)
 
 struct slot {
 	uint32_t segment;
@@ -53,9 +54,10 @@ struct clair_disk {
 	bool full, broken;
 };
 
+/* A sample takes its bytes and a record, and a second one if it is ever forgotten. */
 static uint64_t cost_of(uint64_t size)
 {
-	return size + sizeof(struct clair_disk_record);
+	return size + 2 * RECORD;
 }
 
 /* --- opening ---------------------------------------------------------------------------- */
@@ -75,26 +77,6 @@ static int add_slot(struct clair_disk *d, uint32_t id, const struct slot *slot)
 	return 0;
 }
 
-/* Records by key, open addressing; a later record of the same key wins. */
-static size_t *hash_records(const struct clair_disk_record *records, size_t count,
-			    size_t *mask)
-{
-	size_t room = 16;
-
-	while (room < count * 2)
-		room *= 2;
-	size_t *table = calloc(room, sizeof *table); /* 1 + index */
-	*mask = room - 1;
-	for (size_t i = 0; table && i < count; i++) {
-		size_t at = records[i].key[0] & *mask;
-		while (table[at] &&
-		       memcmp(records[table[at] - 1].key, records[i].key, sizeof(uint64_t[2])))
-			at = (at + 1) & *mask;
-		table[at] = i + 1;
-	}
-	return table;
-}
-
 /* Whether the segment has the record's bytes: it may be gone or cut. */
 static bool is_there(const struct clair_disk *d, const struct clair_disk_record *record)
 {
@@ -109,7 +91,7 @@ static bool is_there(const struct clair_disk *d, const struct clair_disk_record 
 static int adopt(struct clair_disk *d, const struct clair_disk_record *records, size_t count)
 {
 	size_t mask;
-	autofree size_t *table = hash_records(records, count, &mask);
+	autofree size_t *table = clair_disk_hash_records(records, count, &mask);
 	int r = 0;
 
 	if (!table)
@@ -170,7 +152,7 @@ static uint64_t strange_bytes(const struct clair_disk *d,
 			      const struct clair_disk_record *records, size_t count)
 {
 	size_t mask;
-	autofree size_t *table = hash_records(records, count, &mask);
+	autofree size_t *table = clair_disk_hash_records(records, count, &mask);
 	uint64_t live = 0;
 
 	for (size_t i = 0; table && i <= mask; i++)
@@ -331,7 +313,8 @@ int clair_disk_claim(struct clair_disk *d, uint64_t size)
 	autolock(&d->lock);
 	if (d->broken)
 		return -ENOSPC;
-	d->full = d->file_bytes + d->claimed + cost > d->cap || !above_floor(d, cost);
+	d->full = d->file_bytes + d->samples * RECORD + d->claimed + cost > d->cap ||
+		  !above_floor(d, cost);
 	if (d->full)
 		return -ENOSPC;
 	d->claimed += cost;
@@ -408,8 +391,10 @@ static int append_record(struct clair_disk *d, uint32_t id, const struct slot *s
 	 * the next mount, so it is cut off again. */
 	off_t end = lseek(d->index, 0, SEEK_CUR);
 	ssize_t n = write(d->index, &record, sizeof record);
-	if (n == (ssize_t)sizeof record)
+	if (n == (ssize_t)sizeof record) {
+		d->file_bytes += RECORD;
 		return 0;
+	}
 	int r = n < 0 ? -errno : -ENOSPC;
 	if (end < 0 || ftruncate(d->index, end) < 0 || lseek(d->index, end, SEEK_SET) < 0)
 		d->broken = true;
@@ -448,17 +433,16 @@ int clair_disk_add(struct clair_disk *d, uint32_t id, const void *data, uint64_t
 	if (r == 0)
 		flush_behind(d, fd, size);
 	autolock(&d->lock);
-	if (r == 0)
-		r = append_record(d, id, &slot, size);
 	if (r == 0 && clair_disk_has(d, id))
 		return -EEXIST; /* two at once: the second one's bytes are lost room */
+	if (r == 0)
+		r = append_record(d, id, &slot, size);
 	if (r == 0)
 		r = add_slot(d, id, &slot);
 	if (r < 0) {
 		failed(d, r);
 		return r;
 	}
-	d->file_bytes += sizeof(struct clair_disk_record);
 	d->since_free += cost_of(size);
 	d->samples++;
 	d->bytes += size;
@@ -480,27 +464,6 @@ static int find(struct clair_disk *d, uint32_t id, struct slot *slot)
 		       -ENOENT;
 }
 
-static int read_at(int fd, char *p, size_t size, uint64_t offset)
-{
-	uint64_t begin = offset, whole = size;
-
-	while (size) {
-		ssize_t n = pread(fd, p, size, (off_t)offset);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -errno;
-		if (n == 0)
-			return -EBADMSG; /* a crash cut the segment */
-		p += n;
-		size -= (size_t)n;
-		offset += (uint64_t)n;
-	}
-	/* No second copy stays in memory. */
-	posix_fadvise(fd, (off_t)begin, (off_t)whole, POSIX_FADV_DONTNEED);
-	return 0;
-}
-
 void clair_disk_forget(struct clair_disk *d, uint32_t id)
 {
 	struct slot gone = { .segment = NONE };
@@ -512,8 +475,8 @@ void clair_disk_forget(struct clair_disk *d, uint32_t id)
 	d->samples--;
 	d->bytes -= clair_catalog_entry(d->catalog, id)->size;
 	/* The log tells the next mount. */
-	if (append_record(d, id, &gone, clair_catalog_entry(d->catalog, id)->size) == 0)
-		d->file_bytes += sizeof(struct clair_disk_record);
+	if (append_record(d, id, &gone, clair_catalog_entry(d->catalog, id)->size) < 0)
+		d->errors++;
 }
 
 static int read_failed(struct clair_disk *d, uint32_t id, int r)
@@ -537,7 +500,7 @@ int clair_disk_read(struct clair_disk *d, uint32_t id, void *buffer, uint64_t *h
 	int fd = find(d, id, &slot);
 	if (fd < 0)
 		return fd;
-	int r = read_at(fd, buffer, size, slot.offset);
+	int r = clair_disk_read_at(fd, buffer, size, slot.offset);
 	if (r == 0 && XXH3_64bits(buffer, size) != slot.hash)
 		r = -EBADMSG;
 	if (r < 0)
@@ -560,7 +523,7 @@ static int check_whole(int fd, const struct slot *slot, uint64_t size)
 		XXH3_64bits_reset(state);
 	for (uint64_t at = 0; r == 0 && at < size; at += STEP) {
 		size_t step = size - at < STEP ? size - at : STEP;
-		r = read_at(fd, buffer, step, slot->offset + at);
+		r = clair_disk_read_at(fd, buffer, step, slot->offset + at);
 		if (r == 0)
 			XXH3_64bits_update(state, buffer, step);
 	}
@@ -583,7 +546,7 @@ int clair_disk_pread(struct clair_disk *d, uint32_t id, void *buffer, size_t siz
 		return fd;
 	int r = slot.checked ? 0 : check_whole(fd, &slot, whole);
 	if (r == 0)
-		r = read_at(fd, buffer, size, slot.offset + offset);
+		r = clair_disk_read_at(fd, buffer, size, slot.offset + offset);
 	if (r < 0)
 		return read_failed(d, id, r);
 	if (!slot.checked) {
@@ -601,9 +564,9 @@ void clair_disk_usage(struct clair_disk *d, struct clair_disk_usage *usage)
 	autolock(&d->lock);
 	uint64_t average = d->samples ? d->bytes / d->samples : 100000;
 	/* Of what is left, records take their part. */
-	uint64_t left = d->cap > d->file_bytes ? d->cap - d->file_bytes : 0;
-	left = (uint64_t)((double)left * (double)average /
-			  ((double)average + sizeof(struct clair_disk_record)));
+	uint64_t used = d->file_bytes + d->samples * RECORD;
+	uint64_t left = d->cap > used ? d->cap - used : 0;
+	left = (uint64_t)((double)left * (double)average / (double)cost_of(average));
 	*usage = (struct clair_disk_usage){ .samples = d->samples,
 					    .bytes = d->bytes,
 					    .capacity = d->bytes +

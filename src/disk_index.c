@@ -69,6 +69,46 @@ int clair_disk_read_index(int dir, struct clair_disk_record **records, size_t *c
 	return 0;
 }
 
+size_t *clair_disk_hash_records(const struct clair_disk_record *records, size_t count,
+				size_t *mask)
+{
+	size_t room = 16;
+
+	while (room < count * 2)
+		room *= 2;
+	size_t *table = calloc(room, sizeof *table); /* 1 + index */
+	*mask = room - 1;
+	for (size_t i = 0; table && i < count; i++) {
+		size_t at = records[i].key[0] & *mask;
+		while (table[at] &&
+		       memcmp(records[table[at] - 1].key, records[i].key, sizeof(uint64_t[2])))
+			at = (at + 1) & *mask;
+		table[at] = i + 1;
+	}
+	return table;
+}
+
+int clair_disk_read_at(int fd, char *p, size_t size, uint64_t offset)
+{
+	uint64_t begin = offset, whole = size;
+
+	while (size) {
+		ssize_t n = pread(fd, p, size, (off_t)offset);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		if (n == 0)
+			return -EBADMSG; /* a crash cut the segment */
+		p += n;
+		size -= (size_t)n;
+		offset += (uint64_t)n;
+	}
+	/* No second copy stays in memory. */
+	posix_fadvise(fd, (off_t)begin, (off_t)whole, POSIX_FADV_DONTNEED);
+	return 0;
+}
+
 int clair_disk_open_segment(int dir, uint32_t segment, int flags)
 {
 	char name[32];

@@ -37,6 +37,12 @@ void clair_disk_key(const struct clair_catalog *catalog, uint32_t id, uint64_t k
  * COMPLETE: false when something follows them. 0, -ENOENT (no log), other errno. */
 int clair_disk_read_index(int dir, struct clair_disk_record **records, size_t *count,
 			  bool *complete);
+/* Records by key, open addressing, 1 + the index or 0 (heap); a later record of the same
+ * key wins. */
+size_t *clair_disk_hash_records(const struct clair_disk_record *records, size_t count,
+				size_t *mask);
+/* All SIZE bytes, none of which stay in memory: -EBADMSG when the file ends before. */
+int clair_disk_read_at(int fd, char *p, size_t size, uint64_t offset);
 int clair_disk_open_segment(int dir, uint32_t segment, int flags);
 /* Removes segments from number FIRST on. */
 void clair_disk_remove_segments(int dir, uint32_t first);
