@@ -18,6 +18,7 @@
 
 #include "cleanup.h"
 #include "clock.h"
+#include "guardian.h"
 #include "log.h"
 #include "mount.h"
 
@@ -33,6 +34,7 @@ struct clair_keeper {
 	struct clair_mount *mount;
 	pthread_t thread, main;
 	int signals, lifeline, table, wake;
+	pid_t guardian;
 	bool own_mount;
 	unsigned major, minor; /* of the mounted file system */
 	_Atomic bool ending, stop;
@@ -225,6 +227,23 @@ static void *keeper_thread(void *arg)
 	return NULL;
 }
 
+/* Where the device of a mount in another namespace is not in the table, the root that is held
+ * tells it, from what the kernel knows: nobody serves yet. */
+static void start_guardian(struct clair_keeper *k)
+{
+	struct statx st;
+
+	if (!k->own_mount) {
+		if (statx(atomic_load(&k->mount->root_fd), "",
+			  AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_MODE, &st) < 0)
+			return;
+		k->minor = st.stx_dev_minor;
+	}
+	k->guardian = clair_guardian_start(k->minor);
+	if (k->guardian < 0)
+		log_debug("no guardian: %s", strerror(-k->guardian));
+}
+
 int clair_keeper_start(struct clair_mount *mount, int lifeline, bool own_mount,
 		       struct clair_keeper **out)
 {
@@ -243,6 +262,7 @@ int clair_keeper_start(struct clair_mount *mount, int lifeline, bool own_mount,
 		k->table = open("/proc/self/mountinfo", O_RDONLY | O_CLOEXEC);
 		find_device(mount->mountpoint, &k->major, &k->minor);
 	}
+	start_guardian(k);
 	sigaction(SIGUSR2, &action, NULL);
 	clair_keeper_signals(&set);
 	k->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -251,6 +271,7 @@ int clair_keeper_start(struct clair_mount *mount, int lifeline, bool own_mount,
 	if (r == 0)
 		r = -pthread_create(&k->thread, NULL, keeper_thread, k);
 	if (r < 0) {
+		clair_guardian_stop(k->guardian);
 		free(k);
 		return r;
 	}
@@ -287,6 +308,7 @@ void clair_keeper_stop(struct clair_keeper *k)
 	atomic_store(&k->stop, true);
 	wake(k);
 	pthread_join(k->thread, NULL);
+	clair_guardian_stop(k->guardian);
 	close(k->signals);
 	close(k->wake);
 	if (k->table >= 0)
