@@ -5,11 +5,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -85,6 +87,25 @@ static int open_catalog(struct daemon *d)
 		clair_count(&m->stats.pfs_walks, 1);
 	m->lookups = calloc(clair_catalog_count(m->catalog), sizeof *m->lookups);
 	return m->lookups ? 0 : -ENOMEM;
+}
+
+/* A walk may take minutes. Until its end nothing is mounted here, and signals end the process
+ * as usual; so does the end of whoever waits for the mount. Then the keeper takes them. */
+static int open_catalog_or_end(struct daemon *d)
+{
+	struct pollfd waiting = { d->config->ready_fd, 0, 0 };
+	sigset_t signals;
+
+	if (d->config->ready_fd >= 0)
+		prctl(PR_SET_PDEATHSIG, SIGTERM);
+	int r = open_catalog(d);
+	prctl(PR_SET_PDEATHSIG, 0);
+	clair_keeper_signals(&signals);
+	pthread_sigmask(SIG_BLOCK, &signals, NULL);
+	if (r == 0 && d->config->ready_fd >= 0 && poll(&waiting, 1, 0) > 0 &&
+	    waiting.revents & POLLERR)
+		r = -ECANCELED;
+	return r;
 }
 
 static int open_disks(struct daemon *d)
@@ -203,7 +224,7 @@ static int prepare(struct daemon *d)
 	if (getrandom(&random, sizeof random, 0) < 0)
 		log_debug("no random numbers: %m");
 	snprintf(m->alias, sizeof m->alias, ".clairfs-%016llx", (unsigned long long)random);
-	int r = open_catalog(d);
+	int r = open_catalog_or_end(d);
 	if (r == 0)
 		r = clair_source_new(d->config->source_fd, m->catalog, &m->stats,
 				     &m->source);
@@ -328,7 +349,6 @@ int clair_daemon_run(const struct clair_daemon_config *config)
 {
 	struct daemon d = { .config = config };
 	struct clair_mount *m = &d.mount;
-	sigset_t signals;
 
 	m->options = config->options;
 	m->source_path = strdup(config->source_path);
@@ -338,9 +358,6 @@ int clair_daemon_run(const struct clair_daemon_config *config)
 	m->gid = getegid();
 	m->own_ids = config->fuse_fd >= 0 && m->uid != 0;
 	m->begun_ns = clair_now_ns();
-	/* The keeper alone takes signals. */
-	clair_keeper_signals(&signals);
-	pthread_sigmask(SIG_BLOCK, &signals, NULL);
 	signal(SIGPIPE, SIG_IGN);
 	int r = prepare(&d);
 	if (r == 0)
