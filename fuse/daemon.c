@@ -357,7 +357,6 @@ int clair_daemon_run(const struct clair_daemon_config *config)
 	m->uid = geteuid();
 	m->gid = getegid();
 	m->own_ids = config->fuse_fd >= 0 && m->uid != 0;
-	m->begun_ns = clair_now_ns();
 	signal(SIGPIPE, SIG_IGN);
 	int r = prepare(&d);
 	if (r == 0)

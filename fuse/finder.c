@@ -21,7 +21,6 @@ struct clair_finder {
 	_Atomic bool found;
 	_Atomic uint32_t folder; /* of the stream that was found */
 	_Atomic uint64_t opens;
-	int64_t begun_ns; /* of the first open that was seen in this search */
 };
 
 /* The thinking thread has an answer: make it the stream. */

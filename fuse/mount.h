@@ -42,7 +42,6 @@ struct clair_mount {
 	struct clair_finder *finder; /* or NULL: the order was given */
 	_Atomic int trace; /* a socket that wants to see opens, or 0 */
 	_Atomic bool paused; /* before an unmount: nothing is pushed or dropped */
-	int64_t begun_ns;
 };
 
 /* FUSE inode numbers: an entry's id + 1; the hidden folder is above all of them. */

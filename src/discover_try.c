@@ -335,7 +335,7 @@ static bool try_cheap(struct trial *t)
 }
 
 /* What an earlier run of the same data read. */
-static bool try_remembered(struct trial *t, const uint32_t *ids, size_t count)
+static bool try_remembered(struct trial *t)
 {
 	struct clair_words words = { 0 };
 	struct clair_stream *stream = NULL;
@@ -343,7 +343,6 @@ static bool try_remembered(struct trial *t, const uint32_t *ids, size_t count)
 	uint32_t folder, needed;
 	bool yes = false;
 
-	(void)ids, (void)count;
 	if (!t->d->memory ||
 	    clair_remember_load(t->d->memory, t->d->config.catalog, &folder, &words) < 0)
 		return false;
@@ -359,6 +358,9 @@ static bool try_remembered(struct trial *t, const uint32_t *ids, size_t count)
 		autofree uint32_t *at = malloc(sizeof *at * clair_catalog_count(
 								    t->d->config.catalog));
 		yes = at != NULL;
+		/* It may have samples that this numbering has not. */
+		for (uint32_t i = 0; at && i < clair_catalog_count(t->d->config.catalog); i++)
+			at[i] = NONE;
 		for (uint32_t i = 0; at && i < t->n->count; i++)
 			at[t->n->ids[i]] = t->n->first[i];
 		for (uint32_t i = 0; yes && i < needed; i++)
@@ -376,12 +378,11 @@ static bool try_remembered(struct trial *t, const uint32_t *ids, size_t count)
 	return yes;
 }
 
-static bool try_numberings(struct trial *t, struct numbering *all, size_t count, bool full,
-			   const uint32_t *ids, size_t opens)
+static bool try_numberings(struct trial *t, struct numbering *all, size_t count, bool full)
 {
 	for (size_t i = 0; i < count && !atomic_load(&t->d->cancel); i++) {
 		t->n = &all[i];
-		if (i == 0 && try_remembered(t, ids, opens))
+		if (i == 0 && try_remembered(t))
 			return true;
 		if (try_cheap(t))
 			return true;
@@ -455,7 +456,7 @@ bool clair_discover_try(struct clair_discover *d, const uint32_t *ids, size_t co
 		for (size_t i = 0; i < (one ? 1 : INDICES) && n < NUMBERINGS; i++)
 			n += add_numbering(d, &t, one ? given : indices[i],
 					   split ? split : splits[k], ids, count, all, n);
-	yes = try_numberings(&t, all, n, full, ids, count);
+	yes = try_numberings(&t, all, n, full);
 	if (yes) {
 		*folder = t.folder;
 		if (d->memory && clair_remember_save(d->memory, d->config.catalog, t.folder,

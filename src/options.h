@@ -42,8 +42,8 @@ struct clair_options {
 /* Sets the defaults (ram 10 %, staging 5 % of the smaller of memory and cgroup limit). */
 int clair_options_init(struct clair_options *options);
 void clair_options_finish(struct clair_options *options);
-/* Files are made absolute by the current folder. Adds what one -o gave: `word=value,word=value` (a comma in a value is written `\,`).
- * 0, -ENOMEM, or -EINVAL with *error: one line that names the word and what is right. */
+/* Adds what one -o gave: `word=value,word=value` (a comma in a value is written `\,`).
+ * Files are made absolute by the current folder. 0, -ENOMEM, or -EINVAL with *error: one line that names the word and what is right. */
 int clair_options_add(struct clair_options *options, const char *text, char **error);
 /* Reads the [clairfs] section of an INI file (what -o config=FILE does). */
 int clair_options_read_file(struct clair_options *options, const char *file, char **error);

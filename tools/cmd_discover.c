@@ -36,7 +36,7 @@ static bool found(void *arg, uint32_t folder, const struct clair_words *words,
 	return true;
 }
 
-/* The file that a line names: a path, else an index into the sorted files. */
+/* The file that a line names, relative to the source; CLAIR_NO_ID: none. */
 static uint32_t file_of(const struct clair_catalog *c, const char *text)
 {
 	uint32_t id = clair_catalog_find(c, text);
