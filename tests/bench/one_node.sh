@@ -73,13 +73,17 @@ for t in 1 4; do
 done
 
 echo
-say "moving window: staging 64M, data in the arena, 2 readers"
+say "moving window: staging 64M, data in the arena (filled by epoch 0), 2 readers that take 200 us a file"
+awk 'NF { print } !NF { exit }' "$WORK/order" >"$WORK/order.0"
+awk 'later { print } !NF { later = 1 }' "$WORK/order" >"$WORK/order.1"
 mount_clairfs "$WORK/ram/source" "$WORK/mnt" -o "$opt,ram=3G,staging=64M,keep=arena" 2>/dev/null
+"$LIB/reader" "$WORK/mnt" "$WORK/order.0" --threads 2 --compute-us 1200 >/dev/null
 cpu0=$(status "$WORK/mnt" .process.cpu_s)
-"$LIB/reader" "$WORK/mnt" "$WORK/order" --threads 2 --compute-us 200 >/dev/null
+"$LIB/reader" "$WORK/mnt" "$WORK/order.1" --threads 2 --compute-us 200 >"$WORK/window"
 cpu1=$(status "$WORK/mnt" .process.cpu_s)
-status "$WORK/mnt" '[.streams[0].epochs[] | {epoch, opens, staged, late, missed}] | tostring' | sed 's/^/  /'
-awk -v a="$cpu0" -v b="$cpu1" -v n="$n" 'BEGIN { printf "  daemon CPU: %.1f us a sample\n", (b - a) * 1e6 / n / 3 }'
+jq -r '"  \(.mb_s | round) MB/s, stall \(.stall_s * 1000 * 100 | round / 100) ms"' "$WORK/window"
+status "$WORK/mnt" '.streams[0].epochs[1:] | "  missed \([.[].missed] | add), late \([.[].late] | add) of \([.[].opens] | add)"'
+awk -v a="$cpu0" -v b="$cpu1" -v n="$n" 'BEGIN { printf "  daemon CPU: %.1f us a sample\n", (b - a) * 1e6 / n / 2 }'
 umount_clean "$WORK/mnt"
 rm -rf "$WORK/ram/source" 
 
