@@ -50,7 +50,12 @@ int clair_stage_new(const struct clair_stage_config *config, struct clair_stage 
 		st->limit = MAX_WORKERS;
 	pthread_mutex_init(&st->order, NULL);
 	pthread_mutex_init(&st->turn, NULL);
-	pthread_mutex_init(&st->lock, NULL);
+	/* Held for a microsecond at a time: spinning is cheaper than sleeping. */
+	pthread_mutexattr_t adaptive;
+	pthread_mutexattr_init(&adaptive);
+	pthread_mutexattr_settype(&adaptive, PTHREAD_MUTEX_ADAPTIVE_NP);
+	pthread_mutex_init(&st->lock, &adaptive);
+	pthread_mutexattr_destroy(&adaptive);
 	init_cond(&st->work);
 	init_cond(&st->quiet);
 	st->pool = clair_pool_new(POOL_BYTES);

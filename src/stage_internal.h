@@ -256,7 +256,10 @@ void stage_queue_drop(struct clair_stage *st, uint32_t id);
 void stage_adopt(struct clair_stage *st, uint32_t id);
 /* READs brought in more than the budget: the farthest needs are given up. */
 void stage_shed(struct clair_stage *st);
+/* Whether it is time to drop; and, once begun, to go on: in batches, or each open would wake a
+ * worker. */
 bool stage_drop_due(const struct clair_stage *st);
+bool stage_drop_more(const struct clair_stage *st);
 
 /* --- stage_flight.c --- */
 struct flight *flight_find(struct clair_stage *st, uint32_t id, uint32_t piece); /* lock */

@@ -29,6 +29,11 @@ bool stage_drop_due(const struct clair_stage *st)
 	return st->starved && staged_ahead(st) < st->staging.limit / 2;
 }
 
+bool stage_drop_more(const struct clair_stage *st)
+{
+	return st->drop_count && (st->drop_bytes > drop_lag(st) || stage_drop_due(st));
+}
+
 static bool grow_drops(struct clair_stage *st)
 {
 	size_t room = st->drop_room ? 2 * st->drop_room : 256;

@@ -77,7 +77,7 @@ void stage_kick(struct clair_stage *st)
 
 static void pick_drops(struct clair_stage *st, struct job *job)
 {
-	while (st->drop_count && job->drop_count < DROP_BATCH && stage_drop_due(st)) {
+	while (job->drop_count < DROP_BATCH && stage_drop_more(st)) {
 		struct drop_entry e = st->drops[st->drop_first];
 		struct sample *x = &st->samples[e.id];
 
