@@ -2,12 +2,15 @@
 #include "finder.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "cleanup.h"
 #include "clock.h"
 #include "discover.h"
+#include "learn.h"
 #include "log.h"
 #include "mount.h"
 #include "remember.h"
@@ -18,29 +21,31 @@
 struct clair_finder {
 	struct clair_mount *mount;
 	struct clair_discover *discover;
+	struct clair_learn *learn;
+	/* Only one answer at a time is made the stream. Before all other locks. */
+	pthread_mutex_t answering;
 	_Atomic bool found;
 	_Atomic uint32_t folder; /* of the stream that was found */
 	_Atomic uint64_t opens;
+	_Atomic int64_t begun_ns; /* the first open since it looks */
 };
 
-/* The thinking thread has an answer: make it the stream. */
-static bool found(void *arg, uint32_t folder, const struct clair_words *answer,
-		  const uint32_t *ids, size_t count)
+/* Makes an ANSWER the stream. answering */
+static int take_answer(struct clair_finder *f, uint32_t folder,
+		       const struct clair_words *answer, const uint32_t *ids, size_t count)
 {
-	struct clair_finder *f = arg;
 	struct clair_mount *m = f->mount;
 	struct clair_words words = { 0 };
-	struct clair_stream *stream;
+	struct clair_stream *stream = NULL;
 	char text[32], *error = NULL;
-	double seconds;
-	uint64_t opens;
+	int64_t begun = atomic_load(&f->begun_ns);
 
-	clair_discover_state(f->discover, &seconds, &opens);
 	int r = clair_words_copy(&words, answer);
 	snprintf(text, sizeof text, "%zu", count);
 	if (r == 0)
 		r = clair_words_set(&words, "opens_to_find", text);
-	snprintf(text, sizeof text, "%.3f", seconds);
+	snprintf(text, sizeof text, "%.3f",
+		 begun ? (double)(clair_now_ns() - begun) / 1e9 : 0);
 	if (r == 0)
 		r = clair_words_set(&words, "seconds_to_find", text);
 	if (r == 0)
@@ -48,13 +53,28 @@ static bool found(void *arg, uint32_t folder, const struct clair_words *answer,
 	clair_words_finish(&words);
 	if (r == 0)
 		r = clair_stage_set_stream(m->stage, stream);
-	if (r < 0) {
+	if (r < 0)
 		log_warning("an order was found that cannot be used: %s",
 			    error ? error : strerror(-r));
-		free(error);
-		return false;
-	}
-	clair_stage_replay(m->stage, folder, ids, count);
+	else
+		clair_stage_replay(m->stage, folder, ids, count);
+	free(error);
+	return r;
+}
+
+enum took { FAILED, OTHERS, OURS };
+
+/* A thinking thread has an answer. OTHERS: the other one's was first. */
+static enum took found(struct clair_finder *f, uint32_t folder, const struct clair_words *answer,
+		  const uint32_t *ids, size_t count)
+{
+	struct clair_mount *m = f->mount;
+
+	autolock(&f->answering);
+	if (atomic_load(&f->found))
+		return OTHERS;
+	if (take_answer(f, folder, answer, ids, count) < 0)
+		return FAILED;
 	atomic_store(&f->folder, folder);
 	atomic_store(&f->opens, 0);
 	atomic_store(&f->found, true);
@@ -65,7 +85,36 @@ static bool found(void *arg, uint32_t folder, const struct clair_words *answer,
 	log_info("the order was found after %zu opens: %s over %s, seed %s", count,
 		 clair_words_get(answer, "sampler"), clair_words_get(answer, "index"),
 		 clair_words_get(answer, "seed") ? clair_words_get(answer, "seed") : "none");
-	return true;
+	return OURS;
+}
+
+static bool found_by_seed(void *arg, uint32_t folder, const struct clair_words *answer,
+			  const uint32_t *ids, size_t count)
+{
+	struct clair_finder *f = arg;
+	struct clair_words words = { 0 };
+
+	if (clair_words_copy(&words, answer) < 0)
+		return false;
+	if (clair_learn_is_remembered(f->learn, &words))
+		clair_words_set(&words, "how", "remembered");
+	enum took took = found(f, folder, &words, ids, count);
+	if (took == OURS)
+		clair_learn_settle(f->learn, folder, &words);
+	clair_words_finish(&words);
+	return took != FAILED;
+}
+
+static bool found_by_learning(void *arg, uint32_t folder, const struct clair_words *answer,
+			      const uint32_t *ids, size_t count)
+{
+	struct clair_finder *f = arg;
+	bool ours = found(f, folder, answer, ids, count) == OURS;
+
+	/* Whatever it searches is in vain. */
+	if (ours)
+		clair_discover_again(f->discover);
+	return ours;
 }
 
 static bool is_given(const struct clair_words *words)
@@ -76,6 +125,22 @@ static bool is_given(const struct clair_words *words)
 	if (seed && strcmp(seed, "auto"))
 		return true;
 	return sampler && strcmp(sampler, "auto");
+}
+
+static int start_thinking(struct clair_finder *f, const char *memory)
+{
+	struct clair_mount *m = f->mount;
+	struct clair_learn_config learn = { .catalog = m->catalog, .given = &m->options->order,
+					    .memory = memory, .found = found_by_learning,
+					    .arg = f };
+	/* What is found is remembered by the learner. */
+	struct clair_discover_config discover = { .catalog = m->catalog,
+						  .given = &m->options->order,
+						  .threads = m->options->discover_threads,
+						  .found = found_by_seed, .arg = f };
+
+	int r = clair_discover_new(&discover, &f->discover);
+	return r == 0 ? clair_learn_new(&learn, &f->learn) : r;
 }
 
 int clair_finder_start(struct clair_mount *m, struct clair_finder **out)
@@ -99,17 +164,10 @@ int clair_finder_start(struct clair_mount *m, struct clair_finder **out)
 				     m->options->caches[0].path) < (int)sizeof memory;
 	else
 		remembers = clair_remember_path(m->catalog, memory, sizeof memory) == 0;
-	struct clair_discover_config config = {
-		.catalog = m->catalog,
-		.given = &m->options->order,
-		.threads = m->options->discover_threads,
-		.memory = remembers ? memory : NULL,
-		.found = found,
-		.arg = f,
-	};
-	int r = clair_discover_new(&config, &f->discover);
+	pthread_mutex_init(&f->answering, NULL);
+	int r = start_thinking(f, remembers ? memory : NULL);
 	if (r < 0) {
-		free(f);
+		clair_finder_stop(f);
 		return r;
 	}
 	atomic_store(&m->answer_opens, true);
@@ -121,34 +179,55 @@ void clair_finder_open(struct clair_finder *f, pid_t pid, uint32_t id)
 {
 	if (!f)
 		return;
+	if (!atomic_load(&f->begun_ns))
+		atomic_store(&f->begun_ns, clair_now_ns());
 	/* What was found does not hold any more: look again, by the watch's events. */
-	if (atomic_load(&f->found)) {
-		if (atomic_fetch_add(&f->opens, 1) % CHECK_OPENS != CHECK_OPENS - 1 ||
-		    clair_stage_trusted(f->mount->stage, atomic_load(&f->folder)))
-			return;
+	if (atomic_load(&f->found) &&
+	    atomic_fetch_add(&f->opens, 1) % CHECK_OPENS == CHECK_OPENS - 1 &&
+	    !clair_stage_trusted(f->mount->stage, atomic_load(&f->folder))) {
 		log_info("the opens do not follow the order that was found: looking again");
-		atomic_store(&f->found, false);
 		clair_discover_again(f->discover);
+		clair_learn_again(f->learn);
+		atomic_store(&f->begun_ns, clair_now_ns());
+		atomic_store(&f->found, false);
 	}
-	clair_discover_open(f->discover, pid, id);
+	clair_learn_open(f->learn, pid, id);
+	if (!atomic_load(&f->found))
+		clair_discover_open(f->discover, pid, id);
 }
 
 json_t *clair_finder_json(struct clair_finder *f)
 {
+	struct clair_learn_state learnt;
 	double seconds;
 	uint64_t opens;
 
 	if (!f)
 		return NULL;
 	const char *state = clair_discover_state(f->discover, &seconds, &opens);
-	return json_pack("{s:s, s:I, s:f}", "state", state, "opens", (json_int_t)opens,
-			 "seconds", seconds);
+	clair_learn_state(f->learn, &learnt);
+	bool known = atomic_load(&f->found);
+	json_t *o = json_pack("{s:s, s:I, s:f, s:I, s:I}", "state", known ? "found" : state,
+			      "opens", (json_int_t)(learnt.opens > opens ? learnt.opens : opens),
+			      "seconds", seconds, "passes", (json_int_t)learnt.passes,
+			      "workers", (json_int_t)learnt.workers);
+	if (o && learnt.group > 1)
+		json_object_set_new(o, "files_a_sample", json_integer(learnt.group));
+	if (o && !known && learnt.why)
+		json_object_set_new(o, "why", json_string(learnt.why));
+	return o;
 }
 
 void clair_finder_stop(struct clair_finder *f)
 {
 	if (!f)
 		return;
+	if (f->discover && f->learn)
+		clair_learn_save(f->learn, atomic_load(&f->found) &&
+						   clair_stage_trusted(f->mount->stage,
+								       atomic_load(&f->folder)));
 	clair_discover_free(f->discover);
+	clair_learn_free(f->learn);
+	pthread_mutex_destroy(&f->answering);
 	free(f);
 }

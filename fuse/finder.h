@@ -8,9 +8,10 @@
 
 struct clair_mount;
 
-/* Finds the order of a mount that was given none: while it looks, opens are answered by the
- * daemon, since they bring the opener; once it knows, they cease to reach it. When the
- * opens stop following what was found, it looks again. */
+/* Finds the order of a mount that was given none, by its seed (discover.h) or by what it is seen
+ * to do (learn.h): while it looks, opens are answered by the daemon, since they bring the
+ * opener; once it knows, they cease to reach it. When the opens stop following what was
+ * found, it looks again. */
 struct clair_finder;
 
 /* Does nothing (and *OUT = NULL) when the options say the order. */
@@ -19,6 +20,7 @@ int clair_finder_start(struct clair_mount *mount, struct clair_finder **out);
 void clair_finder_open(struct clair_finder *finder, pid_t pid, uint32_t id);
 /* What it is thinking, for status: a new object, NULL when there is no finder. */
 json_t *clair_finder_json(struct clair_finder *finder);
-void clair_finder_stop(struct clair_finder *finder); /* takes NULL */
+/* Remembers what the next run can use. Takes NULL. */
+void clair_finder_stop(struct clair_finder *finder);
 
 #endif

@@ -1,0 +1,463 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* The list is not known, the sampler may be: position k of its permutation for one epoch is
+ * the k-th file that was opened then, so the next epoch's begin follows from it. */
+#include "learn_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cleanup.h"
+#include "log.h"
+#include "sampler.h"
+
+#define DEALS 12
+/* Samples of the next epoch's begin that are worked out where readers are not known. */
+#define START 1024u
+/* Entries of all hypotheses that are kept for later opens. */
+#define KEPT (16u << 20)
+/* Samples above which only few seeds are tried, since a permutation takes a while. */
+#define LARGE 200000
+#define FEW_SEEDS 8
+
+static const uint64_t seeds[] = { 0,	42,   1234, 1337, 1,	2,    3,     7,	    10,	  12,
+				  21,	99,   100,  111,  123,	2020, 2021,  2022,  2023, 2024,
+				  2025, 3407, 12345, 31415, 123456, 9176, 5,	 8,	11,   13,
+				  17,	1000, 777,  999,  4,	6,    9,     20,    30,   50,
+				  64,	128,  256,  512,  1024, 2026, 1111,  14,    15,   16 };
+#define SEEDS (sizeof seeds / sizeof seeds[0])
+
+/* Samplers, the most usual first; words that are not their defaults. */
+static const struct variant {
+	const char *sampler, *word[2], *value[2];
+	bool seeded;
+} variants[] = {
+	{ "torch-distributed", { NULL }, { NULL }, true },
+	{ "sequential", { NULL }, { NULL }, false },
+	{ "torch-random", { NULL }, { NULL }, true },
+	{ "torch-default", { NULL }, { NULL }, true },
+	{ "torch-random", { "base" }, { "0" }, true },
+	{ "python-shuffle", { NULL }, { NULL }, true },
+	{ "python-shuffle", { "per_epoch" }, { "0" }, true },
+	{ "python-shuffle", { "per_epoch", "cumulative" }, { "0", "1" }, true },
+	{ "numpy-randomstate", { NULL }, { NULL }, true },
+	{ "numpy-randomstate", { "per_epoch" }, { "0" }, true },
+	{ "numpy-randomstate", { "per_epoch", "cumulative" }, { "0", "1" }, true },
+	{ "numpy-generator", { NULL }, { NULL }, true },
+	{ "numpy-generator", { "per_epoch" }, { "0" }, true },
+	{ "numpy-generator", { "per_epoch", "cumulative" }, { "0", "1" }, true },
+	{ "python-sample", { NULL }, { NULL }, true },
+	{ "python-sample", { "per_epoch" }, { "0" }, true },
+};
+#define VARIANTS (sizeof variants / sizeof variants[0])
+
+struct hypothesis {
+	const struct variant *variant;
+	uint64_t seed;
+	unsigned deal;
+	uint32_t samples; /* of the dataset: the loader may leave some out */
+	uint32_t count;
+	uint32_t *files; /* the next epoch's begin; owned, NULL: not kept */
+};
+
+struct learn_hypotheses {
+	struct learn_pass deals[DEALS];
+	unsigned deal_count;
+	uint64_t epoch; /* of the pass */
+	struct hypothesis *items;
+	size_t count, room;
+	uint64_t pass; /* number of the pass that should follow */
+	bool known;    /* its readers are */
+	size_t entries;
+};
+
+void clair_learn_forget(struct clair_learn *l)
+{
+	struct learn_hypotheses *h = l->hypotheses;
+
+	if (!h)
+		return;
+	for (unsigned i = 0; i < h->deal_count; i++)
+		free(h->deals[i].files);
+	for (size_t i = 0; i < h->count; i++)
+		free(h->items[i].files);
+	free(h->items);
+	free(h);
+	l->hypotheses = NULL;
+}
+
+void clair_learn_take_start(struct clair_learn *l, struct learn_start *start)
+{
+	const struct clair_opens *o = &l->opens;
+	const struct clair_pass *p = clair_opens_newest(o);
+	bool split = o->candidate != SIZE_MAX;
+	uint32_t nth[CLAIR_PASS_READERS] = { 0 };
+
+	start->pass = p->number + split;
+	start->count = 0;
+	for (size_t i = split ? o->candidate : 0;
+	     i < p->count && start->count < CLAIR_LEARN_START; i++) {
+		start->ids[start->count] = p->ids[i];
+		start->nth[start->count] = nth[p->by[i]]++;
+		start->known[start->count++] = p->readers[p->by[i]].pid != 0;
+	}
+}
+
+/* --- samplers ----------------------------------------------------------------------------------- */
+
+static int words_of(const struct variant *v, uint64_t seed, struct clair_words *words)
+{
+	char text[32];
+	int r = 0;
+
+	snprintf(text, sizeof text, "%llu", (unsigned long long)seed);
+	if (v->seeded)
+		r = clair_words_set(words, "seed", text);
+	for (unsigned i = 0; i < 2 && v->word[i] && r == 0; i++)
+		r = clair_words_set(words, v->word[i], v->value[i]);
+	return r;
+}
+
+/* The epochs EPOCH and the next of a sampler over N samples, of one rank. */
+static int two_epochs(const struct variant *v, uint64_t seed, uint32_t n, uint64_t epoch,
+		      struct clair_indices *first, struct clair_indices *second)
+{
+	struct clair_words words = { 0 };
+	struct clair_order_params params = { .n = n, .world = 1, .words = &words };
+	struct clair_sampler *sampler = NULL;
+	char *error = NULL;
+
+	int r = words_of(v, seed, &words);
+	if (r == 0)
+		r = clair_sampler_new(v->sampler, &params, NULL, NULL, &sampler, &error);
+	if (r == 0)
+		r = clair_sampler_epoch(sampler, epoch, 0, first);
+	if (r == 0)
+		r = clair_sampler_epoch(sampler, epoch + 1, 0, second);
+	if (r == 0 && (first->count != n || second->count != n))
+		r = -EINVAL;
+	free(error);
+	clair_sampler_free(sampler);
+	clair_words_finish(&words);
+	return r;
+}
+
+/* WHERE[i] is the place of sample i in the order FIRST. */
+static uint32_t *invert(const struct clair_indices *first)
+{
+	uint32_t *where = malloc((first->count + 1) * sizeof *where);
+
+	if (!where)
+		return NULL;
+	memset(where, 0xff, first->count * sizeof *where);
+	for (uint32_t k = 0; k < first->count; k++)
+		where[first->at[k]] = k;
+	return where;
+}
+
+/* --- hypotheses --------------------------------------------------------------------------------- */
+
+/* Where the sample is that a hypothesis has at entry I, in the sampler's order. */
+static uint64_t place_of(const struct learn_hypotheses *h, const struct learn_deal *d, uint32_t i)
+{
+	if (!h->known)
+		return i;
+	uint32_t worker = i / CLAIR_LEARN_NTH, nth = i % CLAIR_LEARN_NTH;
+
+	return ((uint64_t)(nth / d->batch) * d->workers + worker) * d->batch + nth % d->batch;
+}
+
+static struct hypothesis *add(struct learn_hypotheses *h, const struct variant *v,
+			      uint64_t seed, unsigned deal, uint32_t n, const uint32_t *where,
+			      const struct clair_indices *second)
+{
+	const struct learn_pass *p = &h->deals[deal];
+	unsigned group = p->deal.group;
+	uint32_t most = h->known ? p->deal.workers * CLAIR_LEARN_NTH : n < START ? n : START;
+
+	if (h->count == h->room) {
+		size_t room = h->room ? h->room * 2 : 256;
+		struct hypothesis *items = realloc(h->items, room * sizeof *items);
+		if (!items)
+			return NULL;
+		h->items = items;
+		h->room = room;
+	}
+	uint32_t *files = malloc((size_t)most * group * sizeof *files);
+	if (!files)
+		return NULL;
+	for (uint32_t i = 0; i < most; i++) {
+		uint64_t place = place_of(h, &p->deal, i);
+		uint32_t k = place < n ? where[second->at[place]] : CLAIR_NO_ID;
+
+		for (unsigned g = 0; g < group; g++)
+			files[i * group + g] = k < p->samples ? p->files[k * group + g] :
+								CLAIR_NO_ID;
+	}
+	h->entries += (size_t)most * group;
+	h->items[h->count] = (struct hypothesis){ .variant = v, .seed = seed, .deal = deal,
+						  .samples = n, .count = most * group,
+						  .files = files };
+	return &h->items[h->count++];
+}
+
+static bool follows(const struct learn_hypotheses *h, const struct hypothesis *x,
+		    const struct learn_start *start)
+{
+	return start->pass == h->pass && x->files &&
+	       clair_learn_follows(start, &h->deals[x->deal].deal, x->samples, x->files,
+				   x->count, h->known);
+}
+
+/* One sampler with one seed, over all deals. The one that fits, or NULL. */
+static const struct hypothesis *try_one(struct clair_learn *l, const struct variant *v,
+					uint64_t seed, uint32_t left_out)
+{
+	struct learn_hypotheses *h = l->hypotheses;
+	struct clair_indices first = { 0 }, second = { 0 };
+	const struct hypothesis *found = NULL;
+	uint32_t n = h->deals[0].samples + left_out;
+	struct learn_start start;
+
+	if (two_epochs(v, seed, n, h->epoch, &first, &second) == 0) {
+		autofree uint32_t *where = invert(&first);
+
+		pthread_mutex_lock(&l->lock);
+		clair_learn_take_start(l, &start);
+		pthread_mutex_unlock(&l->lock);
+		for (unsigned d = 0; d < h->deal_count && where && !found; d++) {
+			struct hypothesis *x = NULL;
+
+			if (left_out < h->deals[d].deal.batch)
+				x = add(h, v, seed, d, n, where, &second);
+			if (x && follows(h, x, &start)) {
+				found = x;
+			} else if (x && h->entries > KEPT) {
+				free(x->files);
+				h->count--;
+			}
+		}
+	}
+	clair_indices_finish(&first);
+	clair_indices_finish(&second);
+	return found;
+}
+
+/* --- the answer ------------------------------------------------------------------------------------ */
+
+static bool is_below(const struct clair_catalog *c, uint32_t id, uint32_t folder)
+{
+	while (id > folder)
+		id = clair_catalog_entry(c, id)->parent;
+	return id == folder;
+}
+
+/* The folder that all FILES lie under, and no deeper one. */
+static uint32_t folder_of(const struct clair_catalog *c, const uint32_t *files, size_t count)
+{
+	uint32_t folder = clair_catalog_entry(c, files[0])->parent;
+
+	for (size_t i = 1; i < count; i++)
+		while (!is_below(c, files[i], folder))
+			folder = clair_catalog_entry(c, folder)->parent;
+	return folder;
+}
+
+/* The paths of FILES relative to FOLDER, one a line. -EINVAL: one cannot be said so. */
+static int write_list(const struct clair_catalog *c, const char *file, uint32_t folder,
+		      const uint32_t *files, size_t count)
+{
+	autofree char *temporary = NULL;
+	char path[8192];
+	size_t skip = clair_catalog_path(c, folder, path, sizeof path);
+	int r = 0;
+
+	if (asprintf(&temporary, "%s.%d", file, (int)getpid()) < 0)
+		return -ENOMEM;
+	autofclose FILE *f = fopen(temporary, "we");
+	if (!f)
+		return -errno;
+	for (size_t i = 0; i < count && r == 0; i++) {
+		size_t n = clair_catalog_path(c, files[i], path, sizeof path);
+
+		if (n >= sizeof path || strpbrk(path, "\r\n"))
+			r = -EINVAL;
+		else if (fprintf(f, "%s\n", path + (skip ? skip + 1 : 0)) < 0)
+			r = -EIO;
+	}
+	if (r == 0 && fflush(f) != 0)
+		r = -EIO;
+	if (r == 0 && rename(temporary, file) < 0)
+		r = -errno;
+	if (r < 0)
+		unlink(temporary);
+	return r;
+}
+
+/* The dataset order: what was not opened is taken for the first file. */
+static uint32_t *list_of(const struct learn_hypotheses *h, const struct hypothesis *x)
+{
+	const struct learn_pass *p = &h->deals[x->deal];
+	struct clair_indices first = { 0 }, second = { 0 };
+	unsigned group = p->deal.group;
+	uint32_t *list = malloc(((size_t)x->samples * group + 1) * sizeof *list);
+
+	if (!list || two_epochs(x->variant, x->seed, x->samples, h->epoch, &first, &second) < 0) {
+		free(list);
+		list = NULL;
+	}
+	for (size_t i = 0; list && i < (size_t)x->samples * group; i++)
+		list[i] = p->files[i % group];
+	for (uint32_t k = 0; list && k < p->samples; k++)
+		for (unsigned g = 0; g < group; g++)
+			list[(size_t)first.at[k] * group + g] = p->files[k * group + g];
+	clair_indices_finish(&first);
+	clair_indices_finish(&second);
+	return list;
+}
+
+static int set_number(struct clair_words *words, const char *word, uint64_t value)
+{
+	char text[32];
+
+	snprintf(text, sizeof text, "%llu", (unsigned long long)value);
+	return clair_words_set(words, word, text);
+}
+
+static int answer(struct clair_learn *l, const struct hypothesis *x, uint32_t *folder,
+		  struct clair_words *words)
+{
+	const struct learn_hypotheses *h = l->hypotheses;
+	const struct learn_deal *deal = &h->deals[x->deal].deal;
+	autofree uint32_t *list = list_of(h, x);
+	autofree char *index = NULL;
+	size_t count = (size_t)x->samples * deal->group;
+
+	if (!list)
+		return -ENOMEM;
+	*folder = folder_of(l->config.catalog, list, count);
+	int r = write_list(l->config.catalog, l->list_file, *folder, list, count);
+	if (r == 0 && asprintf(&index, "list:%s", l->list_file) < 0)
+		r = -ENOMEM;
+	if (r == 0)
+		r = clair_words_copy(words, &l->given);
+	clair_words_unset(words, "split"); /* it is in the list */
+	if (r == 0)
+		r = words_of(x->variant, x->seed, words);
+	if (r == 0)
+		r = clair_words_set(words, "sampler",
+				    deal->group > 1 ? "grouped" : x->variant->sampler);
+	if (r == 0 && deal->group > 1)
+		r = clair_words_set(words, "of", x->variant->sampler);
+	if (r == 0 && deal->group > 1)
+		r = set_number(words, "group", deal->group);
+	if (r == 0)
+		r = clair_words_set(words, "index", index);
+	if (r == 0 && deal->workers > 1)
+		r = set_number(words, "workers", deal->workers);
+	if (r == 0 && deal->workers > 1)
+		r = set_number(words, "batch", (uint64_t)deal->batch * deal->group);
+	if (r == 0 && h->epoch)
+		r = set_number(words, "epoch", h->epoch);
+	return r == 0 ? clair_words_set(words, "how", "found") : r;
+}
+
+static bool give(struct clair_learn *l, const struct hypothesis *x, uint32_t *folder,
+		 struct clair_words *words)
+{
+	if (!x)
+		return false;
+	int r = answer(l, x, folder, words);
+	if (r == 0)
+		return true;
+	log_warning("a dataset order was learnt, but %s cannot be written: %s", l->list_file,
+		    strerror(-r));
+	clair_words_finish(words);
+	return false;
+}
+
+/* --- all of it -------------------------------------------------------------------------------------- */
+
+static int find_deals(struct clair_learn *l, const struct clair_pass *p)
+{
+	struct learn_hypotheses *h = l->hypotheses;
+	unsigned group = clair_learn_group(l->config.catalog, p);
+	uint32_t batches[DEALS];
+	size_t count = clair_learn_batches(p, group, batches, DEALS);
+	int r = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		struct learn_deal deal = { .workers = p->reader_count, .batch = batches[i],
+					   .group = group };
+
+		r = clair_learn_order(p, &deal, &h->deals[h->deal_count]);
+		if (r == 0)
+			h->deal_count++;
+		else if (r == -ENOMEM)
+			return r;
+	}
+	pthread_mutex_lock(&l->lock);
+	l->state.group = group;
+	pthread_mutex_unlock(&l->lock);
+	return h->deal_count ? 0 : -EINVAL;
+}
+
+static const struct hypothesis *try_all(struct clair_learn *l, uint32_t left_out,
+					size_t seed_count)
+{
+	const struct hypothesis *found = NULL;
+
+	for (size_t s = 0; s < seed_count && !found; s++)
+		for (size_t v = 0; v < VARIANTS && !found; v++) {
+			if (atomic_load(&l->cancel))
+				return NULL;
+			if (s == 0 || variants[v].seeded)
+				found = try_one(l, &variants[v], seeds[s], left_out);
+		}
+	return found;
+}
+
+bool clair_learn_try(struct clair_learn *l, const struct clair_pass *p, uint64_t epoch,
+		     const struct learn_start *start, uint32_t *folder,
+		     struct clair_words *words)
+{
+	clair_learn_forget(l);
+	const char *index = clair_words_get(&l->given, "index");
+
+	if (!l->list_file || (index && strcmp(index, "auto")))
+		return false;
+	struct learn_hypotheses *h = l->hypotheses = calloc(1, sizeof *h);
+	if (!h)
+		return false;
+	h->epoch = epoch;
+	h->pass = start->pass;
+	h->known = start->count && start->known[0];
+	if (find_deals(l, p) < 0) {
+		clair_learn_forget(l);
+		return false;
+	}
+	uint32_t n = h->deals[0].samples;
+	const struct hypothesis *found = try_all(l, 0, n > LARGE ? FEW_SEEDS : SEEDS);
+	/* The last batch may have been left out: then all are full. */
+	uint32_t longest = 1;
+	for (unsigned d = 0; d < h->deal_count; d++)
+		if (n % h->deals[d].deal.batch == 0 && h->deals[d].deal.batch > longest)
+			longest = h->deals[d].deal.batch;
+	longest = longest < 257 ? longest : 257;
+	for (uint32_t out = 1; out < longest && n <= LARGE / 4 && !found; out++)
+		for (size_t v = 0; v < 3 && !found && !atomic_load(&l->cancel); v++)
+			found = try_one(l, &variants[v], 0, out);
+	return give(l, found, folder, words);
+}
+
+bool clair_learn_retry(struct clair_learn *l, const struct learn_start *start,
+		       uint32_t *folder, struct clair_words *words)
+{
+	struct learn_hypotheses *h = l->hypotheses;
+
+	for (size_t i = 0; h && i < h->count && !atomic_load(&l->cancel); i++)
+		if (follows(h, &h->items[i], start) && give(l, &h->items[i], folder, words))
+			return true;
+	return false;
+}
