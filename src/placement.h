@@ -28,9 +28,13 @@ struct clair_placement_input {
 	 * has it). Their order may be unknown. Used by one thread during the call. */
 	struct clair_stream **streams;
 	size_t stream_count;
-	/* By stream: the node of each rank of its world. */
+	/* By stream: the node of each rank of its world (CLAIR_NO_NODE: of none); NULL for
+	 * a stream of unknown order. */
 	const uint16_t *const *node_of_rank;
 	uint32_t epochs; /* that are looked at, at most; 0: 8 */
+	/* Without a catalog: bytes by id (streams of clair_stream_new_numbers). */
+	const uint64_t *sizes;
+	uint32_t count;
 };
 
 struct clair_placement; /* home of every catalog id */
@@ -38,7 +42,8 @@ struct clair_placement; /* home of every catalog id */
 struct clair_policy {
 	const char *name; /* "clairfs", "nopfs" */
 	const char *help;
-	/* 0, -ENOMEM or another negative errno. */
+	/* 0, -ENOMEM, -EINVAL (no nodes, too many, a rank's node that is none), or what a
+	 * stream's order failed with. */
 	int (*place)(const struct clair_placement_input *input, struct clair_placement **out);
 };
 /* NULL when there is no such name; by number for listings, NULL past the end. */
@@ -54,7 +59,7 @@ uint16_t clair_placement_home(const struct clair_placement *placement, uint32_t 
  * whatever the order in which the others went. O(1) for most. */
 uint16_t clair_placement_home_among(const struct clair_placement *placement, uint32_t id,
 				    const uint64_t *alive);
-/* Whether node SELF should keep a copy too. */
+/* Whether node SELF keeps a copy though it is not the home ("nopfs": whether it holds it). */
 bool clair_placement_copy(const struct clair_placement *placement, uint32_t id);
 /* Bytes of samples that NODE is the home of. */
 uint64_t clair_placement_filled(const struct clair_placement *placement, uint32_t node);

@@ -329,6 +329,17 @@ int clair_stream_indices(struct clair_stream *s, uint64_t epoch, uint32_t rank,
 	return r;
 }
 
+int clair_stream_ids(struct clair_stream *s, uint64_t epoch, uint32_t rank,
+		     struct clair_indices *out)
+{
+	if (!s->sampler)
+		return -ENOENT;
+	int r = clair_sampler_epoch(s->sampler, epoch, rank, out);
+	for (size_t i = 0; r == 0 && i < out->count; i++)
+		out->at[i] = s->samples[out->at[i]];
+	return r;
+}
+
 bool clair_stream_known(const struct clair_stream *s)
 {
 	return s->sampler != NULL;

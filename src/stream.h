@@ -57,6 +57,9 @@ int clair_stream_epoch(struct clair_stream *stream, uint64_t epoch, uint32_t ran
  * Not cached. */
 int clair_stream_indices(struct clair_stream *stream, uint64_t epoch, uint32_t rank,
 			 struct clair_indices *out);
+/* The same as catalog ids: for whoever goes over all ranks of an epoch, rank by rank. */
+int clair_stream_ids(struct clair_stream *stream, uint64_t epoch, uint32_t rank,
+		     struct clair_indices *out);
 struct clair_epoch *clair_epoch_get(struct clair_epoch *epoch);
 void clair_epoch_put(struct clair_epoch *epoch); /* takes NULL */
 
