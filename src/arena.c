@@ -48,6 +48,12 @@ int clair_arena_new(uint64_t bytes, struct clair_arena **out)
 	return 0;
 }
 
+int clair_arena_fd(const struct clair_arena *a, uint64_t *bytes)
+{
+	*bytes = a->room;
+	return a->fd;
+}
+
 void clair_arena_free(struct clair_arena *a)
 {
 	if (!a)

@@ -15,6 +15,8 @@ struct clair_arena;
 
 /* Room for BYTES; memory is taken when it is written. 0 or a negative errno. */
 int clair_arena_new(uint64_t bytes, struct clair_arena **out);
+/* The memfd, for another process to map; stays the arena's. *BYTES: its length. */
+int clair_arena_fd(const struct clair_arena *arena, uint64_t *bytes);
 void clair_arena_free(struct clair_arena *arena);
 /* An extent of SIZE bytes, as its number in units, or CLAIR_ARENA_NONE: full. */
 uint32_t clair_arena_alloc(struct clair_arena *arena, uint64_t size);

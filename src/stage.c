@@ -58,6 +58,7 @@ int clair_stage_new(const struct clair_stage_config *config, struct clair_stage 
 	pthread_mutexattr_destroy(&adaptive);
 	init_cond(&st->work);
 	init_cond(&st->quiet);
+	init_cond(&st->served);
 	st->pool = clair_pool_new(POOL_BYTES);
 	st->samples = calloc(st->count, sizeof *st->samples);
 	st->config.disks = calloc(config->disk_count + 1, sizeof(struct clair_disk *));
@@ -92,12 +93,14 @@ void clair_stage_stop(struct clair_stage *st)
 	pthread_mutex_lock(&st->lock);
 	st->stopping = true;
 	pthread_cond_broadcast(&st->work);
+	pthread_cond_broadcast(&st->served);
 	while (st->alive &&
 	       pthread_cond_timedwait(&st->quiet, &st->lock, &deadline) != ETIMEDOUT)
 		;
 	unsigned workers = st->worker_count;
 	st->abandoned = st->alive > 0;
-	st->worker_count = 0;
+	unsigned servers = st->server_count;
+	st->worker_count = st->server_count = 0;
 	bool abandoned = st->abandoned;
 	pthread_mutex_unlock(&st->lock);
 	if (abandoned)
@@ -107,6 +110,12 @@ void clair_stage_stop(struct clair_stage *st)
 			pthread_detach(st->workers[i]);
 		else
 			pthread_join(st->workers[i], NULL);
+	}
+	for (unsigned i = 0; i < servers; i++) {
+		if (abandoned)
+			pthread_detach(st->servers[i]);
+		else
+			pthread_join(st->servers[i], NULL);
 	}
 }
 
@@ -132,6 +141,7 @@ void clair_stage_free(struct clair_stage *st)
 		st->spills = f->next_spill;
 		flight_put(st, f);
 	}
+	stage_free_serves(st);
 	while (st->oldest)
 		flight_unhold(st, st->oldest);
 	for (size_t i = 0; i < THROUGH; i++)
@@ -157,6 +167,7 @@ void clair_stage_free(struct clair_stage *st)
 	clair_pool_free(st->pool);
 	pthread_cond_destroy(&st->work);
 	pthread_cond_destroy(&st->quiet);
+	pthread_cond_destroy(&st->served);
 	pthread_mutex_destroy(&st->order);
 	pthread_mutex_destroy(&st->turn);
 	pthread_mutex_destroy(&st->lock);

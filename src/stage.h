@@ -10,6 +10,7 @@
 #include "disk.h"
 #include "kernel.h"
 #include "options.h"
+#include "peers.h"
 #include "source.h"
 #include "stats.h"
 #include "stream.h"
@@ -39,6 +40,10 @@ int clair_stage_new(const struct clair_stage_config *config, struct clair_stage 
  * and is not needed any more is dropped. Streams may be nested: a file belongs to the
  * deepest one. -EBUSY never: waits until workers are out of the old stream. */
 int clair_stage_set_stream(struct clair_stage *stage, struct clair_stream *stream);
+/* The other nodes of the job, which outlive the stage. Takes PLACEMENT. After the streams, before
+ * clair_stage_start; samples are kept in the arena from then on. 0 or a negative errno. */
+int clair_stage_set_peers(struct clair_stage *stage, struct clair_peers *peers,
+			  struct clair_placement *placement);
 /* Starts the workers. Staging begins at once for streams whose order is known. */
 int clair_stage_start(struct clair_stage *stage);
 /* Ends the workers within 2 s, whatever the PFS does (a hanging call is left behind). */

@@ -56,6 +56,9 @@ bool stage_may_keep(const struct clair_stage *st, uint32_t id)
 	const struct sample *x = &st->samples[id];
 	uint64_t size = sample_size(st, id);
 
+	if (st->peers)
+		return !(x->flags & F_ARENA) && st->arena && !x->disk &&
+		       stage_fits(&st->ram, size, false) && clair_peers_keeps(st->peers, id);
 	if (x->stream == 0 || !st->streams[x->stream - 1].known || (x->flags & F_ARENA))
 		return false;
 	if (st->keep == CLAIR_KEEP_AUTO || (st->keep == CLAIR_KEEP_ARENA && !st->arena))

@@ -109,6 +109,19 @@ void flight_finish(struct clair_stage *st, struct flight *f, int error)
 	pthread_cond_broadcast(&f->done);
 }
 
+int flight_await(struct clair_stage *st, struct flight *f)
+{
+	int64_t patience = f->begun + PATIENCE_NS - clair_now_ns();
+	struct timespec deadline = clair_deadline(patience > 0 ? patience : 0);
+
+	while (!f->loaded) {
+		if (pthread_cond_timedwait(&f->done, &st->lock, &deadline) == ETIMEDOUT &&
+		    !f->loaded)
+			return -ETIMEDOUT;
+	}
+	return f->error;
+}
+
 /* The kernel is told by a worker, never from the handler of a request. */
 static void queue_invalid(struct clair_stage *st, uint32_t id)
 {
@@ -252,6 +265,39 @@ static int load_source(struct clair_stage *st, struct flight *f)
 	return (size_t)n < f->size ? -ESTALE : 0;
 }
 
+/* From the node that keeps it. KNOWN: the hash that it must have, or NULL. 0; -ESTALE: it is
+ * changed, and the source says so too; else the source is asked. */
+static int load_peer(struct clair_stage *st, struct flight *f, const uint64_t *known)
+{
+	uint16_t node = clair_peers_home(st->peers, f->id);
+	struct clair_buffer *buffer = NULL;
+	uint64_t hash;
+
+	if (node == CLAIR_NO_NODE || node == clair_peers_self(st->peers))
+		return -ENOENT;
+	int r = clair_peers_fetch(st->peers, node, f->id, f->piece, f->size, &buffer, &hash);
+	if (r == -ESTALE && stage_still_the_same(st, f->id) < 0)
+		return r;
+	if (r == 0 && known && hash != *known) {
+		clair_buffer_put(st->pool, buffer);
+		damaged(st, f->id, "another node");
+		r = -EBADMSG;
+	}
+	if (r < 0)
+		return r == -ESTALE ? -EIO : r;
+	clair_buffer_put(st->pool, f->buffer);
+	f->buffer = buffer;
+	f->data = buffer->data;
+	clair_count(&st->config.stats->peer.samples, f->piece == 0);
+	clair_count(&st->config.stats->peer.bytes, f->size);
+	if (sample_size(st, f->id) <= PIECE && st->hashes) {
+		autolock(&st->lock);
+		st->hashes[f->id] = hash;
+		st->samples[f->id].flags |= F_HASHED;
+	}
+	return 0;
+}
+
 int flight_load(struct clair_stage *st, struct flight *f)
 {
 	uint64_t hash = 0;
@@ -280,6 +326,11 @@ int flight_load(struct clair_stage *st, struct flight *f)
 		st->samples[f->id].disk = 0;
 		if (!stage_has_home(st, f->id))
 			stage_unhomed(st, f->id);
+	}
+	if (st->peers && !f->serving) {
+		int r = load_peer(st, f, x.flags & F_HASHED && whole ? &hash : NULL);
+		if (r == 0 || r == -ESTALE)
+			return r;
 	}
 	int64_t begun = clair_now_ns();
 	int r = load_source(st, f);

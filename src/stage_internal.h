@@ -12,12 +12,15 @@
 #include "buffer.h"
 #include "cleanup.h"
 #include "clock.h"
+#include "peers.h"
 #include "stage.h"
 #include "tracker.h"
 
 #define PIECE (4u << 20)             /* bytes: larger files move in pieces of this */
 #define COPY_BYTES (48ull << 20)     /* larger files are not put into directories */
 #define MAX_WORKERS 64u
+#define MAX_SERVERS 16u              /* threads that load for other nodes */
+#define SHARED_BYTES (1ull << 30)    /* of buffers that the peer process sees; sparse */
 #define INFLIGHT_BYTES (32ull << 20) /* of buffers that are being filled */
 #define HELD_BYTES (12ull << 20)     /* of loaded bytes kept for READs still to come */
 #define HELD_NS (2 * CLAIR_NS_PER_S)
@@ -80,6 +83,7 @@ struct flight {
 	bool listed; /* findable in the table */
 	bool held;   /* in the list of held ones, which is a holder */
 	bool demand; /* a READ began it */
+	bool serving; /* another node asked for it: not from another node again */
 	bool loaded; /* or failed: error */
 	int error;
 	size_t size; /* bytes that it has when loaded */
@@ -193,6 +197,13 @@ struct clair_stage {
 	bool gone;   /* the mount is */
 	bool kicked; /* there may be work that no worker looked at yet */
 
+	/* The other nodes; NULL: alone. Set before the workers start. */
+	struct clair_peers *peers;
+	struct serve *serves; /* what they wait for */
+	unsigned serve_count, server_count, servers_idle, sending;
+	pthread_t servers[MAX_SERVERS];
+	pthread_cond_t served;
+
 	/* Little's law: the measured source. */
 	int64_t window_begin, base_latency, recent_latency;
 	uint64_t window_loads;
@@ -270,6 +281,8 @@ void flight_put(struct clair_stage *st, struct flight *f);                      
 void flight_hold(struct clair_stage *st, struct flight *f);
 void flight_unhold(struct clair_stage *st, struct flight *f);            /* lock */
 void flight_finish(struct clair_stage *st, struct flight *f, int error); /* lock */
+/* Waits until F, which the caller holds, is loaded: 0, its error, or -ETIMEDOUT. lock */
+int flight_await(struct clair_stage *st, struct flight *f);
 /* Fills F from the fastest place that has it. 0, -ESTALE: changed. no locks */
 /* A folder's time does not tell that a file in it was written anew: with a catalog of an
  * earlier mount the source is asked for the file's attributes, once. 0 or -ESTALE. */
@@ -303,6 +316,11 @@ void stage_forget_arena(struct clair_stage *st, uint32_t id, uint32_t at);
 /* --- stage_large.c: no locks --- */
 void stage_run_piece(struct clair_stage *st, struct large *large, struct flight *f);
 void stage_run_large(struct clair_stage *st, struct large *large); /* takes it */
+
+/* --- stage_serve.c --- */
+/* clair_peers_server.get */
+void stage_get(void *self, uint16_t node, uint32_t id, uint32_t piece, uint64_t request);
+void stage_free_serves(struct clair_stage *st);
 
 /* --- stage_events.c: lock --- */
 /* A READ of ID arrived; LATE: a load was under way. */

@@ -132,20 +132,6 @@ static int read_range(struct clair_stage *st, uint32_t id, uint64_t offset, size
 	return read_through(st, id, offset, size, x.flags & F_CHANGED, out);
 }
 
-/* Waits until F is loaded: 0, its error, or -ETIMEDOUT. lock */
-static int await(struct clair_stage *st, struct flight *f)
-{
-	int64_t patience = f->begun + PATIENCE_NS - clair_now_ns();
-	struct timespec deadline = clair_deadline(patience > 0 ? patience : 0);
-
-	while (!f->loaded) {
-		if (pthread_cond_timedwait(&f->done, &st->lock, &deadline) == ETIMEDOUT &&
-		    !f->loaded)
-			return -ETIMEDOUT;
-	}
-	return f->error;
-}
-
 /* The bytes of F, which the caller holds. lock */
 static int hand_out(struct clair_stage *st, struct flight *f, uint64_t offset, size_t size,
 		    struct clair_bytes *out)
@@ -292,7 +278,7 @@ static int read_flight(struct clair_stage *st, uint32_t id, uint64_t offset, siz
 		return 1;
 	if (f) {
 		f->holders++;
-		r = f->loaded ? f->error : await(st, f);
+		r = f->loaded ? f->error : flight_await(st, f);
 	} else {
 		f = flight_new(st, id, piece);
 		if (!f)

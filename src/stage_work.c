@@ -226,7 +226,8 @@ static bool pick_sample(struct clair_stage *st, struct job *job, struct lane *la
 		x->account = A_IDLE;
 	lane_advance(st, lane);
 	bool spill = !keep && arena_at == CLAIR_ARENA_NONE && st->config.disk_count &&
-		     !(x->flags & F_ARENA) && !x->disk;
+		     !(x->flags & F_ARENA) && !x->disk &&
+		     (!st->peers || clair_peers_keeps(st->peers, id));
 	if (large && spill && !st->copying && sample_size(st, id) <= COPY_BYTES) {
 		st->copying = true;
 		job->kind = J_LARGE;

@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* Bytes of samples: asked for, and answered. */
+#include "peers_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "cleanup.h"
+#include "log.h"
+
+/* A node from which nothing is heard for this long, while it is asked, is slow: what it has
+ * comes from the source for a while. Short enough that readers hardly notice. */
+#define SILENCE_NS (1 * CLAIR_NS_PER_S)
+#define SLOW_NS (3 * CLAIR_NS_PER_S)
+#define PATIENCE_NS (5 * CLAIR_NS_PER_S) /* in all, when it says that it is fetching */
+#define OUTSTANDING 64u                  /* requests to one node */
+#define BATCH_NS (100 * CLAIR_NS_PER_MS) /* between looks at the clock */
+
+static struct request *find(struct clair_peers *p, uint64_t key)
+{
+	struct request *q = &p->requests[key % SLOTS];
+
+	return q->state != R_FREE && q->key == key ? q : NULL;
+}
+
+/* The room of Q is nobody's any more, or Q has none. lock */
+static void release(struct clair_peers *p, struct request *q)
+{
+	q->state = R_FREE;
+	clair_buffer_put(p->pool, take_ptr(q->buffer));
+}
+
+static void send_key(struct clair_peers *p, uint16_t kind, const struct request *q)
+{
+	struct clair_link_frame f = { .version = CLAIR_LINK_VERSION,
+				      .kind = kind,
+				      .region = CLAIR_REGION_BUFFERS,
+				      .key = q->key,
+				      .offset = q->buffer->offset,
+				      .length = q->size };
+
+	p->transport.send(p->transport.self, &f, NULL, -1);
+}
+
+/* --- events -------------------------------------------------------------------------- */
+
+static void finish(struct request *q, int status)
+{
+	q->status = status;
+	q->state = R_DONE;
+	pthread_cond_signal(&q->done);
+}
+
+void peers_got_data(struct clair_peers *p, const struct clair_link_frame *f,
+		    const struct peer_message *m)
+{
+	autolock(&p->lock);
+	struct request *q = find(p, m->request);
+	bool landed = f->length && f->key == m->request && !(f->flags & CLAIR_LINK_LOST);
+
+	if (!q || q->node != f->node)
+		return; /* given up long ago */
+	if (landed)
+		q->landed = true;
+	if (q->state == R_LIMBO && landed)
+		release(p, q);
+	if (q->state != R_WAITING)
+		return;
+	int status = m->status > 0 ? -EPROTO : m->status;
+	if (status == 0 && (!landed || f->length != q->size || m->id != q->id ||
+			    m->piece != q->piece))
+		status = -EPROTO;
+	q->hash = m->hash;
+	struct node *n = &p->nodes[q->node];
+	if (status == 0) {
+		n->in += q->size;
+		n->samples_in += q->piece == 0;
+	}
+	finish(q, status);
+}
+
+void peers_got_coming(struct clair_peers *p, uint16_t node, uint64_t request)
+{
+	autolock(&p->lock);
+	struct request *q = find(p, request);
+
+	if (q && q->node == node)
+		q->coming = true;
+}
+
+void peers_got_unlanded(struct clair_peers *p, uint64_t key)
+{
+	autolock(&p->lock);
+	struct request *q = find(p, key);
+
+	if (q && q->state == R_LIMBO)
+		release(p, q);
+}
+
+void peers_fail_requests(struct clair_peers *p, uint32_t node)
+{
+	for (uint32_t i = 0; i < SLOTS; i++) {
+		struct request *q = &p->requests[i];
+		if (q->state == R_WAITING && q->node == node)
+			finish(q, -EHOSTDOWN);
+	}
+}
+
+void peers_got_sent(struct clair_peers *p, const struct clair_link_frame *f)
+{
+	struct answer a = { 0 };
+
+	if (!f->token)
+		return;
+	pthread_mutex_lock(&p->lock);
+	struct answer *there = &p->answers[f->token % SLOTS];
+	if (there->token == f->token) {
+		a = *there;
+		there->token = 0;
+		if (!(f->flags & CLAIR_LINK_DEAD) && a.node < p->count) {
+			p->nodes[a.node].out += a.length;
+			p->nodes[a.node].samples_out++;
+		}
+	}
+	pthread_mutex_unlock(&p->lock);
+	if (a.sent)
+		a.sent(a.arg);
+}
+
+void peers_end_all(struct clair_peers *p)
+{
+	for (uint32_t i = 0; i < SLOTS; i++) {
+		pthread_mutex_lock(&p->lock);
+		struct request *q = &p->requests[i];
+		struct answer a = p->answers[i];
+		if (q->state == R_LIMBO)
+			release(p, q);
+		p->answers[i].token = 0;
+		pthread_mutex_unlock(&p->lock);
+		if (a.token && a.sent)
+			a.sent(a.arg);
+	}
+}
+
+/* --- asking -------------------------------------------------------------------------- */
+
+/* A slot for a request to NODE: waits for room. lock */
+static int claim(struct clair_peers *p, uint16_t node, struct request **out)
+{
+	struct node *n = &p->nodes[node];
+	struct timespec deadline = clair_deadline(SILENCE_NS);
+	uint32_t tried = 0;
+
+	for (;;) {
+		if (!peers_is_up(p, node) || n->slow_until > clair_now_ns())
+			return -EHOSTDOWN;
+		if (n->outstanding < OUTSTANDING)
+			break;
+		if (pthread_cond_timedwait(&p->changed, &p->lock, &deadline) == ETIMEDOUT)
+			return -ETIMEDOUT;
+	}
+	while (p->requests[p->next_request % SLOTS].state != R_FREE) {
+		if (++tried == SLOTS)
+			return -EBUSY;
+		p->next_request++;
+	}
+	struct request *q = &p->requests[p->next_request++ % SLOTS];
+	if (!q->has_cond) {
+		pthread_condattr_t attr;
+		pthread_condattr_init(&attr);
+		pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+		pthread_cond_init(&q->done, &attr);
+		pthread_condattr_destroy(&attr);
+		q->has_cond = true;
+	}
+	q->key = ++p->serial * SLOTS + (uint64_t)(q - p->requests);
+	q->state = R_WAITING;
+	q->node = node;
+	q->coming = q->landed = false;
+	q->buffer = NULL;
+	n->outstanding++;
+	n->requests++;
+	*out = q;
+	return 0;
+}
+
+/* Until it is answered, or nothing was heard for too long. lock */
+static void await(struct clair_peers *p, struct request *q, int64_t begun)
+{
+	struct node *n = &p->nodes[q->node];
+
+	while (q->state == R_WAITING) {
+		int64_t now = clair_now_ns();
+		int64_t since = n->heard > begun ? n->heard : begun;
+		if (now - begun > PATIENCE_NS || (!q->coming && now - since > SILENCE_NS)) {
+			if (now - since > SILENCE_NS)
+				n->slow_until = now + SLOW_NS;
+			n->timeouts++;
+			finish(q, -ETIMEDOUT);
+			break;
+		}
+		struct timespec t = clair_deadline(BATCH_NS);
+		pthread_cond_timedwait(&q->done, &p->lock, &t);
+	}
+}
+
+static void account(struct node *n, const struct request *q, int64_t ns)
+{
+	uint64_t us = (uint64_t)ns / 1000;
+	unsigned i = 0;
+
+	if (q->status < 0) {
+		n->failures++;
+		return;
+	}
+	while (us >> i > 1 && i < LATENCIES - 1)
+		i++;
+	n->latency[i]++;
+}
+
+int clair_peers_fetch(struct clair_peers *p, uint16_t node, uint32_t id, uint32_t piece,
+		      size_t size, struct clair_buffer **out, uint64_t *hash)
+{
+	struct peer_message m = { .kind = P_GET, .id = id, .piece = piece };
+	struct clair_buffer *buffer = clair_buffer_get(p->pool, size);
+	struct request *q;
+
+	if (!buffer || buffer->offset == CLAIR_NOT_SHARED || node >= p->count) {
+		clair_buffer_put(p->pool, buffer);
+		return node < p->count ? -ENOBUFS : -EHOSTDOWN;
+	}
+	pthread_mutex_lock(&p->lock);
+	int r = claim(p, node, &q);
+	if (r == 0) {
+		q->id = id;
+		q->piece = piece;
+		q->size = size;
+		q->buffer = buffer;
+		m.request = q->key;
+	}
+	pthread_mutex_unlock(&p->lock);
+	if (r < 0) {
+		clair_buffer_put(p->pool, buffer);
+		return r;
+	}
+	int64_t begun = clair_now_ns();
+	send_key(p, CLAIR_LINK_LAND, q);
+	r = peers_send(p, node, &m, NULL, 0);
+
+	pthread_mutex_lock(&p->lock);
+	if (r < 0 && q->state == R_WAITING)
+		finish(q, -EHOSTDOWN);
+	await(p, q, begun);
+	r = q->status;
+	struct node *n = &p->nodes[node];
+	n->outstanding--;
+	account(n, q, clair_now_ns() - begun);
+	pthread_cond_broadcast(&p->changed);
+	bool limbo = false;
+	if (q->landed || p->closed) {
+		*hash = q->hash;
+		if (r == 0)
+			*out = take_ptr(q->buffer);
+		release(p, q);
+	} else {
+		q->state = R_LIMBO;
+		limbo = true;
+	}
+	struct request copy = *q;
+	pthread_mutex_unlock(&p->lock);
+	if (limbo) /* its room may be gone and another's by now: the key is what counts */
+		send_key(p, CLAIR_LINK_UNLAND, &(struct request){ .key = copy.key,
+								   .size = size,
+								   .buffer = buffer });
+	if (r < 0)
+		return r;
+	if (XXH3_64bits((*out)->data, size) != *hash) {
+		clair_count(&p->stats->error_peer, 1);
+		log_error("node %u sent damaged bytes; fetched from the source", node);
+		clair_buffer_put(p->pool, take_ptr(*out));
+		return -EBADMSG;
+	}
+	return 0;
+}
+
+/* --- answering ------------------------------------------------------------------------ */
+
+void clair_peers_coming(struct clair_peers *p, uint16_t node, uint64_t request)
+{
+	struct peer_message m = { .kind = P_COMING, .request = request };
+
+	peers_send(p, node, &m, NULL, 0);
+}
+
+void clair_peers_answer(struct clair_peers *p, uint16_t node, const struct clair_piece *piece,
+			void (*sent)(void *arg), void *arg)
+{
+	struct peer_message m = { .version = MESSAGE_VERSION,
+				  .kind = P_DATA,
+				  .id = piece->id,
+				  .piece = piece->piece,
+				  .request = piece->request,
+				  .status = piece->status,
+				  .hash = piece->hash };
+	struct clair_link_frame f = { .version = CLAIR_LINK_VERSION,
+				      .kind = CLAIR_LINK_SEND,
+				      .node = node,
+				      .small = sizeof m };
+	uint32_t tried = 0;
+
+	pthread_mutex_lock(&p->lock);
+	if (m.status == 0) {
+		while (tried < SLOTS && p->answers[p->next_answer % SLOTS].token) {
+			p->next_answer++;
+			tried++;
+		}
+		if (tried == SLOTS || p->closed)
+			m.status = -EBUSY;
+	}
+	if (m.status == 0) {
+		uint32_t i = p->next_answer++ % SLOTS;
+		f.token = ++p->serial * SLOTS + i;
+		f.region = piece->region;
+		f.offset = piece->offset;
+		f.length = m.length = (uint32_t)piece->length;
+		f.key = piece->request;
+		p->answers[i] = (struct answer){ .token = f.token,
+						 .sent = sent,
+						 .arg = arg,
+						 .node = node,
+						 .length = piece->length };
+	}
+	pthread_mutex_unlock(&p->lock);
+	m.ram = atomic_load_explicit(&p->ram, memory_order_relaxed);
+	m.cache = atomic_load_explicit(&p->cache, memory_order_relaxed);
+	int r = p->transport.send(p->transport.self, &f, &m, -1);
+	if (f.token && r < 0)
+		peers_got_sent(p, &(struct clair_link_frame){ .token = f.token,
+							      .flags = CLAIR_LINK_DEAD });
+	else if (!f.token && sent)
+		sent(arg);
+}

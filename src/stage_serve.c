@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* What other nodes of the job ask of this one. What memory has is answered at once; the rest
+ * is loaded by threads of its own, so that workers which wait for other nodes never keep
+ * these waiting. */
+#include "stage_internal.h"
+
+#include <errno.h>
+#include <xxhash.h>
+
+#include "log.h"
+
+#define STACK_BYTES (256u << 10)
+#define QUEUE_MOST 4096u
+
+struct serve {
+	struct serve *next;
+	uint16_t node;
+	uint32_t id, piece;
+	uint64_t request;
+};
+
+/* Bytes that are on their way to another node. */
+struct sending {
+	struct clair_stage *st;
+	struct flight *flight;
+};
+
+static void sent(void *arg)
+{
+	struct sending *s = arg;
+
+	pthread_mutex_lock(&s->st->lock);
+	flight_put(s->st, s->flight);
+	s->st->sending--;
+	pthread_cond_broadcast(&s->st->quiet);
+	pthread_mutex_unlock(&s->st->lock);
+	free(s);
+}
+
+static struct clair_piece piece_of(const struct serve *g, int status)
+{
+	return (struct clair_piece){ .request = g->request,
+				     .id = g->id,
+				     .piece = g->piece,
+				     .status = status };
+}
+
+/* Answers with the bytes of F, which is loaded and held by the caller. Takes the hold. */
+static void answer(struct clair_stage *st, const struct serve *g, struct flight *f)
+{
+	struct clair_piece p = piece_of(g, 0);
+	struct sending *s = malloc(sizeof *s);
+
+	p.length = f->size;
+	if (f->buffer) {
+		p.region = CLAIR_REGION_BUFFERS;
+		p.offset = f->buffer->offset;
+		if (p.offset == CLAIR_NOT_SHARED)
+			p.status = -ENOBUFS;
+	} else {
+		p.region = CLAIR_REGION_ARENA;
+		p.offset = (uint64_t)(f->data - clair_arena_at(st->arena, 0));
+	}
+	if (!s)
+		p.status = -ENOMEM;
+	if (p.status == 0)
+		p.hash = XXH3_64bits(f->data, f->size);
+	pthread_mutex_lock(&st->lock);
+	st->sending += s != NULL;
+	if (!s)
+		flight_put(st, f);
+	pthread_mutex_unlock(&st->lock);
+	if (s)
+		*s = (struct sending){ st, f };
+	clair_peers_answer(st->peers, g->node, &p, s ? sent : NULL, s);
+}
+
+/* Whole samples that this node keeps go to the arena, else to a directory. */
+static void keep(struct clair_stage *st, struct flight *f)
+{
+	if (sample_size(st, f->id) > PIECE || !clair_peers_keeps(st->peers, f->id))
+		return;
+	pthread_mutex_lock(&st->lock);
+	const struct sample *x = &st->samples[f->id];
+	if (f->arena_at == CLAIR_ARENA_NONE && !stage_has_home(st, f->id) &&
+	    !(x->flags & F_CHANGED) && stage_may_keep(st, f->id)) {
+		f->arena_at = clair_arena_alloc(st->arena, f->size);
+		if (f->arena_at != CLAIR_ARENA_NONE)
+			stage_take(&st->ram, f->size);
+	}
+	bool store = f->arena_at != CLAIR_ARENA_NONE;
+	bool spill = !store && st->config.disk_count && !stage_has_home(st, f->id);
+	pthread_mutex_unlock(&st->lock);
+	if (store) {
+		flight_store(st, f);
+		autolock(&st->lock);
+		stage_forget_arena(st, f->id, f->arena_at);
+		f->arena_at = CLAIR_ARENA_NONE;
+	} else if (spill) {
+		flight_spill(st, f);
+	}
+}
+
+/* The flight of what G asks for, loaded: begun here, or waited for. lock */
+static int load(struct clair_stage *st, const struct serve *g, struct flight **out)
+{
+	struct flight *f = flight_find(st, g->id, g->piece);
+	int r;
+
+	if (f) {
+		f->holders++;
+		*out = f;
+		return f->loaded ? f->error : flight_await(st, f);
+	}
+	f = flight_new(st, g->id, g->piece);
+	if (!f)
+		return -ENOMEM;
+	*out = f;
+	f->serving = true;
+	pthread_mutex_unlock(&st->lock);
+	r = flight_load(st, f);
+	if (r == 0)
+		keep(st, f);
+	pthread_mutex_lock(&st->lock);
+	flight_finish(st, f, r);
+	if (r == -ESTALE)
+		stage_mark_changed(st, g->id);
+	if (!f->held)
+		flight_unlist(st, f);
+	return r;
+}
+
+static void serve(struct clair_stage *st, const struct serve *g)
+{
+	struct flight *f = NULL;
+
+	pthread_mutex_lock(&st->lock);
+	int r = load(st, g, &f);
+	if (r == 0 && (st->samples[g->id].flags & F_CHANGED))
+		r = -ESTALE;
+	if (r < 0)
+		flight_put(st, f);
+	pthread_mutex_unlock(&st->lock);
+	if (r == 0) {
+		answer(st, g, f);
+		return;
+	}
+	struct clair_piece p = piece_of(g, r);
+	clair_peers_answer(st->peers, g->node, &p, NULL, NULL);
+}
+
+static void *serve_thread(void *arg)
+{
+	struct clair_stage *st = arg;
+
+	pthread_mutex_lock(&st->lock);
+	while (!st->stopping) {
+		struct serve *g = st->serves;
+		if (!g) {
+			st->servers_idle++;
+			pthread_cond_wait(&st->served, &st->lock);
+			st->servers_idle--;
+			continue;
+		}
+		st->serves = g->next;
+		st->serve_count--;
+		pthread_mutex_unlock(&st->lock);
+		serve(st, g);
+		free(g);
+		pthread_mutex_lock(&st->lock);
+	}
+	st->alive--;
+	pthread_cond_broadcast(&st->quiet);
+	pthread_mutex_unlock(&st->lock);
+	return NULL;
+}
+
+/* lock */
+static void wake_server(struct clair_stage *st)
+{
+	pthread_attr_t attr;
+
+	if (st->servers_idle >= st->serve_count) {
+		pthread_cond_signal(&st->served);
+		return;
+	}
+	if (st->server_count < MAX_SERVERS) {
+		pthread_attr_init(&attr);
+		pthread_attr_setstacksize(&attr, STACK_BYTES);
+		if (pthread_create(&st->servers[st->server_count], &attr, serve_thread, st) ==
+		    0) {
+			st->server_count++;
+			st->alive++;
+		}
+		pthread_attr_destroy(&attr);
+	}
+	pthread_cond_signal(&st->served);
+}
+
+/* From the arena, in the caller's thread: true when that was the answer. */
+static bool from_arena(struct clair_stage *st, const struct serve *g, size_t size)
+{
+	struct clair_piece p = piece_of(g, 0);
+
+	pthread_mutex_lock(&st->lock);
+	const struct sample *x = &st->samples[g->id];
+	bool here = x->flags & F_ARENA;
+	bool whole = sample_size(st, g->id) <= PIECE;
+	bool hashed = here && whole && (x->flags & F_HASHED);
+	if (here)
+		p.offset = (uint64_t)(clair_arena_at(st->arena, st->arena_at[g->id]) -
+				      clair_arena_at(st->arena, 0)) +
+			   (uint64_t)g->piece * PIECE;
+	if (hashed)
+		p.hash = st->hashes[g->id];
+	pthread_mutex_unlock(&st->lock);
+	if (!here)
+		return false;
+	p.region = CLAIR_REGION_ARENA;
+	p.length = size;
+	if (!hashed)
+		p.hash = XXH3_64bits(clair_arena_at(st->arena, 0) + p.offset, size);
+	clair_peers_answer(st->peers, g->node, &p, NULL, NULL);
+	return true;
+}
+
+void stage_get(void *self, uint16_t node, uint32_t id, uint32_t piece, uint64_t request)
+{
+	struct clair_stage *st = self;
+	struct serve g = { .node = node, .id = id, .piece = piece, .request = request };
+	struct clair_piece wrong = piece_of(&g, -EINVAL);
+
+	if (id >= st->count || clair_catalog_entry(st->catalog, id)->kind != CLAIR_FILE ||
+	    (uint64_t)piece * PIECE >= sample_size(st, id)) {
+		clair_peers_answer(st->peers, node, &wrong, NULL, NULL);
+		return;
+	}
+	uint64_t left = sample_size(st, id) - (uint64_t)piece * PIECE;
+	if (from_arena(st, &g, left < PIECE ? (size_t)left : PIECE))
+		return;
+	struct serve *copy = malloc(sizeof *copy);
+	pthread_mutex_lock(&st->lock);
+	bool taken = copy && !st->stopping && st->serve_count < QUEUE_MOST;
+	if (taken) {
+		struct serve **end = &st->serves;
+		*copy = g;
+		/* First come, first served: the queue is short. */
+		while (*end)
+			end = &(*end)->next;
+		*end = copy;
+		st->serve_count++;
+		wake_server(st);
+	}
+	pthread_mutex_unlock(&st->lock);
+	if (taken) {
+		clair_peers_coming(st->peers, node, request);
+		return;
+	}
+	free(copy);
+	wrong.status = -EBUSY;
+	clair_peers_answer(st->peers, node, &wrong, NULL, NULL);
+}
+
+int clair_stage_set_peers(struct clair_stage *st, struct clair_peers *peers,
+			  struct clair_placement *placement)
+{
+	struct clair_peers_server server = { .self = st, .get = stage_get };
+	uint64_t bytes;
+	int r = 0;
+
+	st->config.keep = CLAIR_KEEP_ARENA;
+	stage_decide_keep(st);
+	int fd = clair_pool_share(st->pool, SHARED_BYTES);
+	if (fd < 0)
+		r = fd;
+	if (r == 0)
+		r = clair_peers_share(peers, CLAIR_REGION_BUFFERS, fd, SHARED_BYTES);
+	if (r == 0 && st->arena) {
+		int arena = clair_arena_fd(st->arena, &bytes);
+		r = clair_peers_share(peers, CLAIR_REGION_ARENA, arena, bytes);
+	}
+	if (r < 0)
+		return r;
+	clair_peers_begin(peers, placement, st->pool);
+	st->peers = peers;
+	clair_peers_set_server(peers, &server);
+	return 0;
+}
+
+void stage_free_serves(struct clair_stage *st)
+{
+	while (st->serves) {
+		struct serve *g = st->serves;
+		st->serves = g->next;
+		free(g);
+	}
+}
