@@ -304,6 +304,24 @@ int clair_stage_set_stream(struct clair_stage *st, struct clair_stream *stream)
 	return s ? 0 : -ENOMEM;
 }
 
+int clair_stage_streams(struct clair_stage *st, struct clair_stream ***out, size_t *count)
+{
+	struct clair_stream **list = calloc(st->stream_count + 1, sizeof *list);
+
+	if (!list)
+		return -ENOMEM;
+	for (size_t i = 0; i < st->stream_count; i++) {
+		unsigned d = depth(st->catalog, st->streams[i].folder);
+		size_t at = i;
+		for (; at > 0 && depth(st->catalog, clair_stream_folder(list[at - 1])) > d; at--)
+			list[at] = list[at - 1];
+		list[at] = st->streams[i].stream;
+	}
+	*out = list;
+	*count = st->stream_count;
+	return 0;
+}
+
 /* --- questions --------------------------------------------------------------------- */
 
 int clair_stage_wait_full(struct clair_stage *st, int timeout_ms)

@@ -44,6 +44,13 @@ int clair_stage_set_stream(struct clair_stage *stage, struct clair_stream *strea
  * clair_stage_start; samples are kept in the arena from then on. 0 or a negative errno. */
 int clair_stage_set_peers(struct clair_stage *stage, struct clair_peers *peers,
 			  struct clair_placement *placement);
+/* What another node asks for: a clair_peers_server's get, SELF is the stage. */
+void clair_stage_get(void *self, uint16_t node, uint32_t id, uint32_t piece,
+		     uint64_t request);
+/* The streams, the deepest folders last: heap, the caller frees the array. Before
+ * clair_stage_start only. */
+int clair_stage_streams(struct clair_stage *stage, struct clair_stream ***streams,
+			size_t *count);
 /* Starts the workers. Staging begins at once for streams whose order is known. */
 int clair_stage_start(struct clair_stage *stage);
 /* Ends the workers within 2 s, whatever the PFS does (a hanging call is left behind). */

@@ -318,8 +318,6 @@ void stage_run_piece(struct clair_stage *st, struct large *large, struct flight 
 void stage_run_large(struct clair_stage *st, struct large *large); /* takes it */
 
 /* --- stage_serve.c --- */
-/* clair_peers_server.get */
-void stage_get(void *self, uint16_t node, uint32_t id, uint32_t piece, uint64_t request);
 void stage_free_serves(struct clair_stage *st);
 
 /* --- stage_events.c: lock --- */

@@ -224,7 +224,7 @@ static bool from_arena(struct clair_stage *st, const struct serve *g, size_t siz
 	return true;
 }
 
-void stage_get(void *self, uint16_t node, uint32_t id, uint32_t piece, uint64_t request)
+void clair_stage_get(void *self, uint16_t node, uint32_t id, uint32_t piece, uint64_t request)
 {
 	struct clair_stage *st = self;
 	struct serve g = { .node = node, .id = id, .piece = piece, .request = request };
@@ -264,7 +264,7 @@ void stage_get(void *self, uint16_t node, uint32_t id, uint32_t piece, uint64_t 
 int clair_stage_set_peers(struct clair_stage *st, struct clair_peers *peers,
 			  struct clair_placement *placement)
 {
-	struct clair_peers_server server = { .self = st, .get = stage_get };
+	struct clair_peers_server server = { .self = st, .get = clair_stage_get };
 	uint64_t bytes;
 	int r = 0;
 
