@@ -308,13 +308,30 @@ static int copy_level(const struct job *j, const struct clair_reads *x, uint32_t
 	return home == CLAIR_NO_NODE || home == j->input->self ? 0 : x->own;
 }
 
+/* Copies of those that SELF reads LOW to HIGH times, if SIEVE lets them through. */
+static void copy_levels(struct job *j, int low, int high, struct sieve *sieve, uint64_t *room)
+{
+	for (uint32_t i = 0; i < j->reads.total; i++) {
+		const struct clair_reads *x = reads_of(j, i);
+		int own = copy_level(j, x, j->reads.order[i]);
+
+		if (own < low || own > high)
+			continue;
+		uint64_t size = size_of(j, i);
+		if (size > *room || !passes(sieve, size))
+			continue;
+		clair_placement_put_copy(j->p, j->reads.order[i]);
+		*room -= size;
+	}
+}
+
 /* SELF fills the room that is left with what it reads most often from others. */
 static void copy_own(struct job *j)
 {
-	struct clair_placement *p = j->p;
+	const struct clair_placement *p = j->p;
 	uint32_t self = j->input->self;
+	struct sieve all = { 0 }, some;
 	struct levels l = { 0 };
-	struct sieve sieve;
 	uint64_t num;
 
 	if (self >= p->node_count || p->capacity[self] == p->filled[self])
@@ -327,19 +344,9 @@ static void copy_own(struct job *j)
 	}
 	uint64_t room = p->capacity[self] - p->filled[self];
 	int level = last_level(&l, 1, room, &num);
-	start_sieve(&sieve, self, num, l.bytes[level], 0);
-	for (uint32_t i = 0; i < j->reads.total; i++) {
-		const struct clair_reads *x = reads_of(j, i);
-		int own = copy_level(j, x, j->reads.order[i]);
-
-		if (!own || own < level)
-			continue;
-		uint64_t size = size_of(j, i);
-		if (size > room || (own == level && !passes(&sieve, size)))
-			continue;
-		clair_placement_put_copy(p, j->reads.order[i]);
-		room -= size;
-	}
+	start_sieve(&some, self, num, l.bytes[level], 0);
+	copy_levels(j, level + 1, LEVELS, &all, &room);
+	copy_levels(j, level, level, &some, &room);
 }
 
 static void job_finish(struct job *j)

@@ -36,6 +36,7 @@ struct job {
 	struct clair_indices lists;
 	struct part *parts;
 	size_t part_count, part_room;
+	struct clair_indices mine; /* its parts */
 	struct clair_indices touched, ranked; /* of the node in hand, by first use, by reads */
 };
 
@@ -98,16 +99,21 @@ static int collect(struct job *j, size_t most)
 /* PARTS[first .. end) are those of one stream and epoch; NODE's ranks go on side by side. */
 static int touch(struct job *j, size_t first, size_t end, uint16_t node)
 {
+	struct clair_indices *mine = &j->mine;
 	size_t longest = 0;
 	int r = 0;
 
-	for (size_t k = first; k < end; k++)
-		if (j->parts[k].node == node && j->parts[k].count > longest)
-			longest = j->parts[k].count;
+	mine->count = 0;
+	for (size_t k = first; k < end && r == 0; k++) {
+		if (j->parts[k].node != node)
+			continue;
+		longest = j->parts[k].count > longest ? j->parts[k].count : longest;
+		r = clair_indices_append(mine, (uint32_t)k);
+	}
 	for (size_t i = 0; i < longest && r == 0; i++) {
-		for (size_t k = first; k < end && r == 0; k++) {
-			const struct part *part = &j->parts[k];
-			if (part->node != node || i >= part->count)
+		for (size_t k = 0; k < mine->count && r == 0; k++) {
+			const struct part *part = &j->parts[mine->at[k]];
+			if (i >= part->count)
 				continue;
 			uint32_t id = j->lists.at[part->at + i];
 			if (!j->count[id])
@@ -290,6 +296,7 @@ static int place(const struct clair_placement_input *input, struct clair_placeme
 	free(j.held);
 	free(j.parts);
 	clair_indices_finish(&j.lists);
+	clair_indices_finish(&j.mine);
 	clair_indices_finish(&j.touched);
 	clair_indices_finish(&j.ranked);
 	return r;
