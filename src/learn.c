@@ -5,16 +5,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include "cleanup.h"
 #include "log.h"
 
-/* It must answer within the first opens of an epoch, when loaders are busiest: at the lowest
- * priority of all it would not get to it. */
-#define NICE 10
 /* Opens after which it is compared with an earlier run. */
 static const unsigned recall_at[] = { 24, 32, 48, 64, 96, 128, 200, 400, 800 };
 /* Opens of a pass after which its list is sought. */
@@ -332,7 +326,6 @@ static void *learn_thread(void *arg)
 {
 	struct clair_learn *l = arg;
 
-	setpriority(PRIO_PROCESS, (id_t)syscall(SYS_gettid), NICE);
 	clair_learn_load(l);
 	pthread_mutex_lock(&l->lock);
 	l->ready = true;

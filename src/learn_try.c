@@ -4,6 +4,7 @@
 #include "learn_internal.h"
 
 #include <errno.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -403,18 +404,29 @@ static int find_deals(struct clair_learn *l, const struct clair_pass *p)
 	return h->deal_count ? 0 : -EINVAL;
 }
 
+static void set_patience(bool patient)
+{
+	struct sched_param none = { 0 };
+
+	pthread_setschedparam(pthread_self(), patient ? SCHED_IDLE : SCHED_OTHER, &none);
+}
+
 static const struct hypothesis *try_all(struct clair_learn *l, uint32_t left_out,
 					size_t seed_count)
 {
 	const struct hypothesis *found = NULL;
 
-	for (size_t s = 0; s < seed_count && !found; s++)
+	for (size_t s = 0; s < seed_count && !found; s++) {
+		/* The most usual answers must come within the first opens of an epoch, when
+		 * loaders are busiest; the others have time. */
+		set_patience(s > 0);
 		for (size_t v = 0; v < VARIANTS && !found; v++) {
 			if (atomic_load(&l->cancel))
-				return NULL;
+				break;
 			if (s == 0 || variants[v].seeded)
 				found = try_one(l, &variants[v], seeds[s], left_out);
 		}
+	}
 	return found;
 }
 
@@ -448,6 +460,7 @@ bool clair_learn_try(struct clair_learn *l, const struct clair_pass *p, uint64_t
 	for (uint32_t out = 1; out < longest && n <= LARGE / 4 && !found; out++)
 		for (size_t v = 0; v < 3 && !found && !atomic_load(&l->cancel); v++)
 			found = try_one(l, &variants[v], 0, out);
+	set_patience(false);
 	return give(l, found, folder, words);
 }
 

@@ -16,10 +16,12 @@ static uint32_t random_u32(uint32_t *state)
 	return *state >> 8;
 }
 
-void loader_trace(const uint32_t *ids, uint32_t count, unsigned workers, unsigned batch,
-		  unsigned prefetch, uint32_t seed, uint32_t *out)
+void loader_trace_by(const uint32_t *ids, uint32_t count, unsigned workers, unsigned batch,
+		     unsigned prefetch, uint32_t seed, uint32_t *out, uint8_t *by)
 {
 	if (!workers) {
+		if (by)
+			memset(by, 0, count);
 		memcpy(out, ids, count * sizeof *ids);
 		return;
 	}
@@ -30,12 +32,15 @@ void loader_trace(const uint32_t *ids, uint32_t count, unsigned workers, unsigne
 	for (unsigned i = 0; i < workers; i++)
 		w[i].batch = i;
 	while (n < count) {
-		struct worker *x = &w[random_u32(&seed) % workers];
+		uint32_t at = random_u32(&seed) % workers;
+		struct worker *x = &w[at];
 		/* Batches go to a worker only when the main loop has received enough. */
 		if (x->batch >= batches || x->batch >= received + prefetch * workers)
 			continue;
 		uint32_t begin = x->batch * batch;
 		uint32_t size = count - begin < batch ? count - begin : batch;
+		if (by)
+			by[n] = (uint8_t)at;
 		out[n++] = ids[begin + x->done++];
 		if (x->done == size) {
 			ready[x->batch] = true;
@@ -47,4 +52,10 @@ void loader_trace(const uint32_t *ids, uint32_t count, unsigned workers, unsigne
 	}
 	free(w);
 	free(ready);
+}
+
+void loader_trace(const uint32_t *ids, uint32_t count, unsigned workers, unsigned batch,
+		  unsigned prefetch, uint32_t seed, uint32_t *out)
+{
+	loader_trace_by(ids, count, workers, batch, prefetch, seed, out, NULL);
 }

@@ -10,5 +10,8 @@
  * OUT has room for COUNT. WORKERS 0: as given. */
 void loader_trace(const uint32_t *ids, uint32_t count, unsigned workers, unsigned batch,
 		  unsigned prefetch, uint32_t seed, uint32_t *out);
+/* The same; BY[i] is the worker that opens OUT[i] (NULL: not asked). */
+void loader_trace_by(const uint32_t *ids, uint32_t count, unsigned workers, unsigned batch,
+		     unsigned prefetch, uint32_t seed, uint32_t *out, uint8_t *by);
 
 #endif
