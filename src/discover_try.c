@@ -225,12 +225,11 @@ static bool try_sampler(struct trial *t, const char *name, uint64_t seed, bool h
 
 /* --- torch's seeds ------------------------------------------------------------------------------ */
 
-static struct clair_seed_query query_of(struct trial *t, double extra)
+static struct clair_seed_target target_of(struct trial *t, double extra)
 {
-	return (struct clair_seed_query){ .n = t->n->count, .world = t->world,
-					  .rank = t->rank, .opened = t->n->bits,
-					  .prefix = entries_needed(t->n, extra),
-					  .threads = 1, .cancel = &t->d->cancel };
+	return (struct clair_seed_target){ .n = t->n->count, .world = t->world,
+					   .rank = t->rank, .opened = t->n->bits,
+					   .prefix = entries_needed(t->n, extra) };
 }
 
 static int set_number(struct clair_words *words, const char *word, uint64_t value)
@@ -263,13 +262,18 @@ static bool found_draw(struct trial *t, uint64_t seed, uint64_t at)
 /* Walks the streams of COUNT usual seeds of the default generator over DRAWS draws. */
 static bool walk_generators(struct trial *t, size_t count, uint64_t draws)
 {
-	struct clair_seed_query q = query_of(t, log10((double)draws * (double)count));
+	struct clair_seed_target target =
+		target_of(t, log10((double)draws * (double)count));
+	struct clair_seed_query q = { .targets = &target, .count = 1, .threads = 1,
+				      .cancel = &t->d->cancel };
+	struct clair_seed_hit hit;
 
-	if (!q.prefix || t->world != 1)
+	if (!target.prefix || t->world != 1)
 		return false;
 	for (size_t i = 0; i < count && !atomic_load(&t->d->cancel); i++) {
 		uint64_t at = 0;
-		if (clair_seed_walk(&q, (uint32_t)usual_seeds[i], draws, &at) == 0 &&
+		if (clair_seed_walk(&q, (uint32_t)usual_seeds[i], draws, &at,
+				    &hit) == 0 &&
 		    found_draw(t, usual_seeds[i], at))
 			return true;
 	}
@@ -292,17 +296,18 @@ static bool found_seed(struct trial *t, uint32_t seed)
 
 static bool try_seeds(struct trial *t, uint32_t skip, uint64_t begin, uint64_t end)
 {
-	struct clair_seed_query q = query_of(t, log10((double)end));
+	struct clair_seed_target target = target_of(t, log10((double)end));
+	struct clair_seed_query q = { .targets = &target, .count = 1, .begin = begin,
+				      .end = end, .threads = t->d->config.threads,
+				      .cancel = &t->d->cancel };
+	struct clair_seed_hit hit;
 	size_t count = 0;
-	uint32_t seed;
 
-	q.skip = skip;
-	q.begin = begin;
-	q.end = end;
-	q.threads = t->d->config.threads;
+	target.skip = skip;
 	/* Two that fit would mean that nothing is sure. */
-	if (!q.prefix || clair_seed_search(&q, &seed, 1, &count) < 0 || count != 1)
+	if (!target.prefix || clair_seed_search(&q, &hit, 1, &count) < 0 || count != 1)
 		return false;
+	uint32_t seed = hit.seed;
 	/* RandomSampler with a generator of its own: two draws come first. */
 	return skip ? answer(t, "torch-random", seed, true) == 0 : found_seed(t, seed);
 }

@@ -1,369 +1,506 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-#include "seed_search.h"
+#include "seed_search_internal.h"
 
 #include <errno.h>
+#include <math.h>
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cleanup.h"
 #include "mt19937.h"
 
-#define BATCH 64          /* seeds that a filter does at once */
-#define CHUNK (1u << 18)  /* seeds that a thread takes at once */
+#define CHUNK (1u << 18) /* seeds that a thread takes at once */
+#define SLOTS 8
+/* Seeds that may be left over by the looks at the outputs at hand: a look at one exactly
+ * costs as much as a hundred seeds. */
+#define LEFT_DIGITS 3.3
+/* What may be left over by the looks that are made for all seeds at once. */
+#define LEFT_SHARE 0.02
+#define MOST_LOOKS 4
+#define RANK_LOOKS 3 /* of a rank in a larger world, at least */
+#define LAST_ENTRY (SPAN - 2)
 
-/* Chains that the filters interleave. */
-#define CHAINS 4
-
-#define FILTER filter_plain
-#define FILTER_VECTOR vector_plain
-#define LANES 4
-#include "seed_search_filter.h"
-
-#ifdef __x86_64__
-#pragma GCC push_options
-#pragma GCC target("avx2")
-#define FILTER filter_avx2
-#define FILTER_VECTOR vector_avx2
-#define LANES 8
-#include "seed_search_filter.h"
-#pragma GCC pop_options
-
-#pragma GCC push_options
-#pragma GCC target("avx512f,avx512dq,avx512vl,avx512bw,prefer-vector-width=512")
-#define FILTER filter_avx512
-#define FILTER_VECTOR vector_avx512
-#define LANES 16
-#include "seed_search_filter.h"
-#pragma GCC pop_options
-#endif
-
-typedef void filter_function(const uint32_t *restrict seeds, uint32_t output,
-			     uint32_t *restrict out);
-
-static filter_function *choose(const char **name)
-{
-	const char *limit = getenv("CLAIRFS_SIMD");
-
-	if (!limit)
-		limit = "avx512";
-#ifdef __x86_64__
-	if (!strcmp(limit, "avx512") && __builtin_cpu_supports("avx512f") &&
-	    __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-	    __builtin_cpu_supports("avx512bw")) {
-		*name = "avx512";
-		return filter_avx512;
-	}
-	if (strcmp(limit, "scalar") && __builtin_cpu_supports("avx2")) {
-		*name = "avx2";
-		return filter_avx2;
-	}
-#endif
-	*name = "scalar";
-	return filter_plain;
-}
-
-const char *clair_seed_search_path(void)
-{
-	const char *name;
-
-	choose(&name);
-	return name;
-}
-
-/* --- one seed, exactly ------------------------------------------------------------------ */
-
-/* The first entries of a permutation touch few places: those that were swapped are kept
- * aside. Open addressing, emptied by its own list. */
-struct swaps {
-	uint32_t *key, *value; /* key: place + 1 */
-	uint32_t mask;
-	uint32_t *used;
-	uint32_t count;
+/* Targets of one world and rank in one family. */
+struct group {
+	uint32_t world, rank;
+	uint32_t prefix; /* the shortest of the targets' */
+	unsigned looks;  /* entries of the rank that are looked at in vectors */
+	uint8_t slots;
+	uint32_t target[SLOTS]; /* by slot */
 };
 
-static uint32_t *place_of(struct swaps *s, uint32_t at)
-{
-	uint32_t h = at * 2654435761u & s->mask;
-
-	while (s->key[h] && s->key[h] != at + 1)
-		h = (h + 1) & s->mask;
-	if (!s->key[h]) {
-		s->key[h] = at + 1;
-		s->value[h] = at;
-		s->used[s->count++] = h;
-	}
-	return &s->value[h];
-}
-
-static bool is_opened(const struct clair_seed_query *q, uint32_t sample)
-{
-	return q->opened[sample / 64] >> sample % 64 & 1;
-}
-
-static int swaps_init(struct swaps *s, uint32_t entries)
-{
-	uint32_t room = 64;
-
-	while (room < entries * 4)
-		room *= 2;
-	s->key = calloc(room, sizeof *s->key);
-	s->value = malloc(room * sizeof *s->value);
-	s->used = malloc(room * sizeof *s->used);
-	s->mask = room - 1;
-	s->count = 0;
-	return s->key && s->value && s->used ? 0 : -ENOMEM;
-}
-
-static void swaps_finish(struct swaps *s)
-{
-	free(s->key);
-	free(s->value);
-	free(s->used);
-}
-
-/* Entries of the permutation that must be known for the rank's prefix. */
-static uint64_t entries_needed(const struct clair_seed_query *q)
-{
-	uint64_t entries = q->rank + (uint64_t)q->world * (q->prefix - 1) + 1;
-
-	return entries < q->n ? entries : q->n;
-}
-
-static bool fits(const struct clair_seed_query *q, uint32_t seed, struct swaps *s)
-{
-	uint32_t entries = (uint32_t)entries_needed(q);
-	struct clair_mt mt;
-	bool all = true;
-
-	clair_mt_seed(&mt, seed);
-	clair_mt_skip(&mt, q->skip);
-	for (uint32_t i = 0; i < entries && all; i++) {
-		uint32_t z = i + 1 < q->n ? i + clair_mt_u32(&mt) % (q->n - i) : i;
-		uint32_t at_i = *place_of(s, i), *at_z = place_of(s, z);
-		uint32_t entry = *at_z;
-
-		*at_z = at_i;
-		if (i % q->world == q->rank)
-			all = is_opened(q, entry);
-	}
-	while (s->count)
-		s->key[s->used[--s->count]] = 0;
-	return all;
-}
-
-static int check(const struct clair_seed_query *q)
-{
-	if (!q->n || !q->prefix || !q->world || q->rank >= q->world || !q->threads ||
-	    q->end > 1ull << 32 || q->begin > q->end ||
-	    q->rank + q->skip >= CLAIR_SEED_OUTPUTS ||
-	    entries_needed(q) > CLAIR_SEED_PREFIX || q->rank >= q->n)
-		return -EINVAL;
-	return 0;
-}
-
-bool clair_seed_fits(const struct clair_seed_query *q, uint32_t seed)
-{
-	struct swaps s;
-	bool yes = false;
-
-	if (check(q) == 0 && swaps_init(&s, (uint32_t)entries_needed(q)) == 0) {
-		yes = fits(q, seed, &s);
-		swaps_finish(&s);
-	}
-	return yes;
-}
-
-/* --- many ----------------------------------------------------------------------------- */
+/* Targets that look at the same places: one n, one skip, up to SLOTS sets of samples. */
+struct family {
+	uint32_t n, skip;
+	uint8_t *table; /* by sample: bit s when it is opened in set s */
+	const uint64_t *opened[SLOTS];
+	unsigned slots;
+	struct group *groups;
+	size_t count, room;
+	uint32_t last;  /* entries below it are looked at in vectors */
+	uint32_t known; /* entries below it have their outputs at hand */
+	bool needed[SPAN];
+	uint32_t reciprocal[SPAN]; /* 2^32 / (n - entry) */
+};
 
 struct search {
 	const struct clair_seed_query *query;
-	filter_function *filter;
+	const struct kernel *kernel;
+	struct family *families;
+	size_t count;
+	uint32_t from, to; /* outputs that are made */
+	uint32_t entries;  /* the most that a target needs */
 	_Atomic uint64_t next;
+	_Atomic bool ended;
 	_Atomic int error;
 	pthread_mutex_t lock;
-	uint32_t *seeds; /* under lock */
-	size_t room, count;
+	struct clair_seed_hit *hits; /* under lock */
+	size_t room, hit_count;
 };
 
-static void found(struct search *s, uint32_t seed)
+/* One thread's. */
+struct scratch {
+	uint32_t *out, *z, *open; /* rows: by output, by entry */
+	struct swaps swaps;
+};
+
+/* --- families ------------------------------------------------------------------------------ */
+
+static double density(const struct family *f, unsigned slot)
+{
+	uint32_t opened = 0;
+
+	for (uint32_t i = 0; i < f->n; i += 64) {
+		uint64_t bits = f->opened[slot][i / 64];
+		if (f->n - i < 64)
+			bits &= (1ull << (f->n - i)) - 1;
+		opened += (uint32_t)__builtin_popcountll(bits);
+	}
+	return (double)opened / f->n;
+}
+
+static void fill_table(struct family *f, unsigned slot)
+{
+	for (uint32_t i = 0; i < f->n; i++)
+		f->table[i] |= (uint8_t)((f->opened[slot][i / 64] >> i % 64 & 1) << slot);
+}
+
+/* How many outputs leave few enough seeds, without a larger world. */
+static uint32_t outputs_for(const struct family *f)
+{
+	double most = 0;
+
+	for (unsigned s = 0; s < f->slots; s++)
+		most = fmax(most, density(f, s));
+	if (most <= 0)
+		return 1;
+	double looks = most < 0.99 ? (LEFT_DIGITS + log10(f->slots)) / -log10(most) : 12;
+	return looks < 2 ? 2 : looks > 12 ? 12 : (uint32_t)ceil(looks);
+}
+
+static int slot_of(struct family *f, const uint64_t *opened)
+{
+	for (unsigned s = 0; s < f->slots; s++)
+		if (f->opened[s] == opened)
+			return (int)s;
+	if (f->slots == SLOTS)
+		return -1;
+	f->opened[f->slots] = opened;
+	fill_table(f, f->slots);
+	return (int)f->slots++;
+}
+
+static struct group *group_of(struct family *f, const struct clair_seed_target *t)
+{
+	for (size_t i = 0; i < f->count; i++)
+		if (f->groups[i].world == t->world && f->groups[i].rank == t->rank)
+			return &f->groups[i];
+	if (f->count == f->room) {
+		size_t room = f->room ? f->room * 2 : 8;
+		struct group *groups = realloc(f->groups, room * sizeof *groups);
+		if (!groups)
+			return NULL;
+		f->groups = groups;
+		f->room = room;
+	}
+	f->groups[f->count] = (struct group){ .world = t->world, .rank = t->rank,
+					      .prefix = UINT32_MAX };
+	return &f->groups[f->count++];
+}
+
+static struct family *family_new(struct search *s, const struct clair_seed_target *t)
+{
+	struct family *f = &s->families[s->count];
+
+	*f = (struct family){ .n = t->n, .skip = t->skip, .table = calloc(t->n + 4ul, 1) };
+	if (!f->table)
+		return NULL;
+	s->count++;
+	return f;
+}
+
+static int add_target(struct search *s, uint32_t number)
+{
+	const struct clair_seed_target *t = &s->query->targets[number];
+	int slot = -1;
+	size_t i = 0;
+
+	for (; i < s->count && slot < 0; i++)
+		if (s->families[i].n == t->n && s->families[i].skip == t->skip)
+			slot = slot_of(&s->families[i], t->opened);
+	struct family *f = slot >= 0 ? &s->families[i - 1] : family_new(s, t);
+	if (f && slot < 0)
+		slot = slot_of(f, t->opened);
+	struct group *g = f ? group_of(f, t) : NULL;
+	if (!g)
+		return -ENOMEM;
+	/* The same guess twice: the first one stands for both. */
+	if (!(g->slots >> slot & 1))
+		g->target[slot] = number;
+	g->slots |= (uint8_t)(1u << slot);
+	if (t->prefix < g->prefix)
+		g->prefix = t->prefix;
+	if (clair_seed_entries(t) > s->entries)
+		s->entries = (uint32_t)clair_seed_entries(t);
+	return 0;
+}
+
+static unsigned looks_for(const struct family *f, const struct group *g)
+{
+	double passed = 0;
+
+	for (unsigned s = 0; s < f->slots; s++)
+		if (g->slots >> s & 1)
+			passed += density(f, s);
+	double looks = passed < 0.5 ? ceil(log10(LEFT_SHARE) / log10(passed + 1e-9)) :
+				      MOST_LOOKS;
+	looks = fmin(fmax(looks, g->world > 1 ? RANK_LOOKS : 1), MOST_LOOKS);
+	return looks < g->prefix ? (unsigned)looks : g->prefix;
+}
+
+/* What has to be computed for F's groups. */
+static void plan(struct search *s, struct family *f)
+{
+	/* The last entry draws nothing. */
+	uint32_t most = f->n - 1 < LAST_ENTRY ? f->n - 1 : LAST_ENTRY;
+
+	for (size_t i = 0; i < f->count; i++) {
+		struct group *g = &f->groups[i];
+		unsigned looks = looks_for(f, g);
+		for (unsigned k = 0; k < looks; k++) {
+			uint64_t entry = g->rank + (uint64_t)k * g->world;
+			if (entry >= most || f->skip + entry >= LAST_ENTRY)
+				break;
+			f->needed[entry] = true;
+			g->looks = k + 1;
+			if (entry + 1 > f->last)
+				f->last = (uint32_t)entry + 1;
+		}
+	}
+	uint32_t at_hand = outputs_for(f);
+	if (at_hand < f->last)
+		at_hand = f->last;
+	f->known = at_hand < most ? at_hand : most;
+	if (f->skip + f->known > s->to)
+		s->to = f->skip + f->known;
+	for (uint32_t e = 0; e < f->last; e++)
+		f->reciprocal[e] = (uint32_t)((1ull << 32) / (f->n - e));
+}
+
+static void search_finish(struct search *s)
+{
+	for (size_t i = 0; i < s->count; i++) {
+		free(s->families[i].table);
+		free(s->families[i].groups);
+	}
+	free(s->families);
+}
+
+static int search_init(struct search *s, const struct clair_seed_query *q)
+{
+	const char *name;
+	uint32_t lowest = UINT32_MAX;
+	int r = 0;
+
+	*s = (struct search){ .query = q, .kernel = clair_seed_kernel(&name),
+			      .lock = PTHREAD_MUTEX_INITIALIZER };
+	for (size_t i = 0; i < q->count && r == 0; i++) {
+		r = clair_seed_check(&q->targets[i]);
+		if (q->targets[i].rank < lowest)
+			lowest = q->targets[i].rank;
+	}
+	if (r < 0 || !q->count)
+		return -EINVAL;
+	s->families = calloc(q->count, sizeof *s->families);
+	r = s->families ? 0 : -ENOMEM;
+	for (uint32_t i = 0; i < q->count && r == 0; i++)
+		r = add_target(s, i);
+	for (size_t i = 0; i < s->count && r == 0; i++)
+		plan(s, &s->families[i]);
+	/* Entries that are far out stand without those before them. */
+	s->from = lowest > CLAIR_SEED_EXACT ? lowest : 0;
+	if (r < 0)
+		search_finish(s);
+	return r;
+}
+
+static void scratch_finish(struct scratch *x)
+{
+	free(x->out);
+	free(x->z);
+	free(x->open);
+	clair_swaps_finish(&x->swaps);
+}
+
+static int scratch_init(const struct search *s, struct scratch *x)
+{
+	size_t row = s->kernel->seeds, rows = s->to + 1;
+
+	*x = (struct scratch){ .out = malloc(rows * row * sizeof *x->out),
+			       .z = malloc(rows * row * sizeof *x->z),
+			       .open = calloc(rows, row * sizeof *x->open) };
+	int r = x->out && x->z && x->open ? 0 : -ENOMEM;
+	if (r == 0)
+		r = clair_swaps_init(&x->swaps, s->entries);
+	if (r < 0)
+		scratch_finish(x);
+	return r;
+}
+
+/* --- looking ------------------------------------------------------------------------------- */
+
+static void found(struct search *s, uint32_t seed, uint32_t target)
 {
 	autolock(&s->lock);
-	if (s->count < s->room)
-		s->seeds[s->count] = seed;
-	s->count++;
+	if (s->hit_count < s->room)
+		s->hits[s->hit_count] = (struct clair_seed_hit){ seed, target };
+	s->hit_count++;
+	if (s->query->enough && s->hit_count >= s->query->enough)
+		atomic_store(&s->ended, true);
 }
 
-/* u % d for 32-bit numbers by two multiplications (Lemire, Kaser, Kurz 2019). */
-static inline uint32_t fast_mod(uint32_t u, uint64_t inverse, uint32_t d)
+/* The sets of ALIVE that have all entries of the rank whose outputs are at hand: seed number
+ * K of a kernel's. */
+static unsigned look_closer(const struct search *s, const struct family *f,
+			    const struct group *g, const uint32_t *out, unsigned k,
+			    unsigned alive)
 {
-	return (uint32_t)((unsigned __int128)(inverse * u) * d >> 64);
-}
+	uint32_t place[SPAN], content[SPAN], moved = 0;
 
-/* Seeds that have passed the look at one entry, collected until there are enough for the
- * vectors to look at the next. */
-struct survivors {
-	uint32_t seed[2 * BATCH];
-	unsigned count;
-};
-
-/* Looks at entry number ENTRY of BATCH seeds; those whose place is opened go to TO. An entry
- * is its place, unless one of the few before it went there, too. */
-static void look(struct search *s, const uint32_t *seeds, unsigned count, uint32_t entry,
-		 struct survivors *to)
-{
-	const struct clair_seed_query *q = s->query;
-	uint32_t d = q->n - entry, out[BATCH];
-	uint64_t inverse = UINT64_MAX / d + 1;
-
-	s->filter(seeds, entry + q->skip, out);
-	for (unsigned k = 0; k < count; k++) {
-		uint32_t z = d > 1 ? entry + fast_mod(out[k], inverse, d) : entry;
-		to->seed[to->count] = seeds[k];
-		/* The last entry draws nothing and says nothing. */
-		to->count += d <= 1 || is_opened(q, z);
-	}
-}
-
-/* The survivors of the first look: a second one, then exactly. */
-static void look_closer(struct search *s, struct survivors *first, bool all,
-			struct swaps *swaps)
-{
-	const struct clair_seed_query *q = s->query;
-	uint32_t entry = q->rank + q->world;
-	bool second = q->prefix > 1 && entry + q->skip < CLAIR_SEED_OUTPUTS && entry < q->n;
-
-	while (first->count >= BATCH || (all && first->count)) {
-		unsigned n = first->count < BATCH ? first->count : BATCH;
-		struct survivors left = { .count = 0 };
-
-		if (second)
-			look(s, first->seed, n, entry, &left);
-		for (unsigned k = 0; k < (second ? left.count : n); k++) {
-			uint32_t seed = second ? left.seed[k] : first->seed[k];
-			if (fits(q, seed, swaps))
-				found(s, seed);
+	if (s->from || f->known > CLAIR_SEED_EXACT * 2)
+		return alive;
+	for (uint32_t i = 0; i < f->known && alive; i++) {
+		uint32_t z = i + out[(f->skip + i) * s->kernel->seeds + k] % (f->n - i);
+		uint32_t at_i = i, at_z = z, where = moved;
+		for (uint32_t m = 0; m < moved; m++) {
+			if (place[m] == i)
+				at_i = content[m];
+			if (place[m] == z) {
+				at_z = content[m];
+				where = m;
+			}
 		}
-		first->count -= n;
-		memmove(first->seed, first->seed + n, first->count * sizeof *first->seed);
+		place[where] = z;
+		content[where] = at_i;
+		moved += where == moved;
+		if (i % g->world == g->rank && i / g->world < g->prefix)
+			alive &= f->table[at_z];
 	}
+	return alive;
 }
 
-static void try_chunk(struct search *s, struct swaps *swaps, uint64_t begin, uint64_t end)
+static void look_at(struct search *s, const struct family *f, const struct group *g,
+		    struct scratch *x, const uint32_t *seeds, unsigned k, unsigned alive)
 {
-	struct survivors first = { .count = 0 };
-	uint32_t seeds[BATCH];
-
-	for (uint64_t base = begin; base < end; base += BATCH) {
-		unsigned n = end - base < BATCH ? (unsigned)(end - base) : BATCH;
-
-		for (unsigned k = 0; k < BATCH; k++)
-			seeds[k] = (uint32_t)(base + k);
-		look(s, seeds, n, s->query->rank, &first);
-		look_closer(s, &first, false, swaps);
+	alive = look_closer(s, f, g, x->out, k, alive);
+	for (; alive; alive &= alive - 1) {
+		uint32_t target = g->target[__builtin_ctz(alive)];
+		if (clair_seed_fits_with(&s->query->targets[target], seeds[k], &x->swaps))
+			found(s, seeds[k], target);
 	}
-	look_closer(s, &first, true, swaps);
 }
+
+/* Which sets have the entries that F needs, for each seed: rows of x->open. */
+static void look(const struct search *s, const struct family *f, struct scratch *x)
+{
+	const struct kernel *kernel = s->kernel;
+	unsigned row = kernel->seeds;
+
+	for (uint32_t e = s->from; e < f->last; e++) {
+		const uint32_t *out = x->out + (f->skip + e - s->from) * row;
+		uint32_t *z = x->z + e * row, *open = x->open + e * row;
+		bool exact = !s->from && e <= CLAIR_SEED_EXACT;
+
+		if (f->needed[e] || exact)
+			kernel->places(out, e, f->n - e, f->reciprocal[e], z);
+		if (!f->needed[e])
+			continue;
+		kernel->lookup(f->table, z, open);
+		/* An entry is its place, unless one before it went there, too: then
+		 * look_closer must say. */
+		for (uint32_t i = 0; exact && i < e; i++)
+			kernel->repeats(z, x->z + i * row, open);
+	}
+}
+
+static void try_group(struct search *s, const struct family *f, const struct group *g,
+		      struct scratch *x, const uint32_t *seeds, unsigned count)
+{
+	unsigned row = s->kernel->seeds;
+	uint32_t alive[MOST_SEEDS];
+
+	if (!g->looks) /* a handful of samples */
+		for (unsigned k = 0; k < row; k++)
+			alive[k] = g->slots;
+	else if (!s->kernel->common(x->open + g->rank * row, (size_t)g->world * row, g->looks,
+				    g->slots, alive))
+		return;
+	for (unsigned k = 0; k < count; k++)
+		if (alive[k])
+			look_at(s, f, g, x, seeds, k, alive[k]);
+}
+
+/* SEEDS has room for as many as the kernel does at once; COUNT of them matter. */
+static void try_block(struct search *s, struct scratch *x, const uint32_t *seeds,
+		      unsigned count)
+{
+	s->kernel->outputs(seeds, s->from, s->to, x->out);
+	for (size_t i = 0; i < s->count; i++) {
+		const struct family *f = &s->families[i];
+		look(s, f, x);
+		for (size_t k = 0; k < f->count; k++)
+			try_group(s, f, &f->groups[k], x, seeds, count);
+	}
+}
+
+static void try_chunk(struct search *s, struct scratch *x, uint64_t begin, uint64_t end)
+{
+	unsigned step = s->kernel->seeds;
+	uint32_t seeds[MOST_SEEDS];
+
+	for (uint64_t base = begin; base < end; base += step) {
+		for (unsigned k = 0; k < step; k++)
+			seeds[k] = (uint32_t)(base + k);
+		try_block(s, x, seeds, end - base < step ? (unsigned)(end - base) : step);
+	}
+}
+
+/* --- threads ------------------------------------------------------------------------------- */
 
 static void *search_thread(void *arg)
 {
 	struct search *s = arg;
 	const struct clair_seed_query *q = s->query;
 	struct sched_param idle = { 0 };
-	struct swaps swaps;
+	struct scratch scratch;
 
 	/* Training must not notice. */
 	pthread_setschedparam(pthread_self(), SCHED_IDLE, &idle);
-	if (swaps_init(&swaps, (uint32_t)entries_needed(q)) < 0) {
+	if (scratch_init(s, &scratch) < 0) {
 		atomic_store(&s->error, -ENOMEM);
-	} else {
-		for (;;) {
-			uint64_t begin = atomic_fetch_add(&s->next, CHUNK);
-			if (begin >= q->end)
-				break;
-			if (q->cancel && atomic_load(q->cancel)) {
-				atomic_store(&s->error, -ECANCELED);
-				break;
-			}
-			uint64_t end = begin + CHUNK < q->end ? begin + CHUNK : q->end;
-			try_chunk(s, &swaps, begin, end);
-			if (q->progress)
-				atomic_fetch_add(q->progress, end - begin);
-		}
+		return NULL;
 	}
-	swaps_finish(&swaps);
+	while (!atomic_load(&s->ended)) {
+		uint64_t begin = atomic_fetch_add(&s->next, CHUNK);
+		if (begin >= q->end)
+			break;
+		if (q->cancel && atomic_load(q->cancel)) {
+			atomic_store(&s->error, -ECANCELED);
+			break;
+		}
+		uint64_t end = begin + CHUNK < q->end ? begin + CHUNK : q->end;
+		try_chunk(s, &scratch, begin, end);
+		if (q->progress)
+			atomic_fetch_add(q->progress, end - begin);
+	}
+	scratch_finish(&scratch);
 	return NULL;
 }
 
 static int by_number(const void *a, const void *b)
 {
-	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+	const struct clair_seed_hit *x = a, *y = b;
 
-	return x < y ? -1 : x > y;
+	if (x->seed != y->seed)
+		return x->seed < y->seed ? -1 : 1;
+	return x->target < y->target ? -1 : x->target > y->target;
 }
 
-int clair_seed_search(const struct clair_seed_query *query, uint32_t *seeds, size_t room,
-		      size_t *count)
+int clair_seed_search(const struct clair_seed_query *query, struct clair_seed_hit *hits,
+		      size_t room, size_t *count)
 {
-	const char *name;
-	struct search s = { .query = query, .filter = choose(&name), .next = query->begin,
-			    .lock = PTHREAD_MUTEX_INITIALIZER, .seeds = seeds, .room = room };
 	pthread_t threads[64];
 	unsigned started = 0, wanted = query->threads < 64 ? query->threads : 64;
+	struct search s;
 
-	int r = check(query);
+	if (!query->threads || query->end > 1ull << 32 || query->begin > query->end)
+		return -EINVAL;
+	int r = search_init(&s, query);
 	if (r < 0)
 		return r;
+	s.hits = hits;
+	s.room = room;
+	atomic_store(&s.next, query->begin);
 	while (started < wanted &&
 	       !pthread_create(&threads[started], NULL, search_thread, &s))
 		started++;
-	if (!started)
-		return -EAGAIN;
+	r = started ? 0 : -EAGAIN;
 	while (started)
 		pthread_join(threads[--started], NULL);
-	qsort(seeds, s.count < room ? s.count : room, sizeof *seeds, by_number);
-	*count = s.count;
-	return atomic_load(&s.error);
+	if (r == 0)
+		r = atomic_load(&s.error);
+	qsort(hits, s.hit_count < room ? s.hit_count : room, sizeof *hits, by_number);
+	*count = s.hit_count;
+	search_finish(&s);
+	return r;
 }
 
 #define WALK_CHECK (1u << 20)
 
-int clair_seed_walk(const struct clair_seed_query *query, uint32_t generator, uint64_t draws,
-		    uint64_t *position)
+static int walk(struct search *s, struct scratch *x, struct clair_mt *mt, uint64_t draws,
+		uint64_t *position, const struct clair_seed_hit *hit)
 {
-	struct clair_seed_query q = *query;
-	uint32_t hit = 0, seeds[BATCH];
-	const char *name;
-	struct search s = { .query = &q, .filter = choose(&name),
-			    .lock = PTHREAD_MUTEX_INITIALIZER, .seeds = &hit, .room = 1 };
-	struct swaps swaps = { 0 };
-	struct clair_mt mt;
+	_Atomic bool *cancel = s->query->cancel;
+	unsigned step = s->kernel->seeds;
+	uint32_t seeds[MOST_SEEDS];
 
-	q.begin = q.end = 0;
-	q.threads = 1;
-	int r = check(&q);
-	if (r == 0)
-		r = swaps_init(&swaps, (uint32_t)entries_needed(&q));
-	clair_mt_seed(&mt, generator);
-	clair_mt_skip(&mt, *position);
-	for (uint64_t at = *position; r == 0 && at < draws && !s.count; at += BATCH) {
-		struct survivors first = { .count = 0 };
-
-		if (q.cancel && at % WALK_CHECK < BATCH && atomic_load(q.cancel))
-			r = -ECANCELED;
-		for (unsigned k = 0; k < BATCH; k++)
-			seeds[k] = clair_mt_u32(&mt);
-		look(&s, seeds, BATCH, q.rank, &first);
-		look_closer(&s, &first, true, &swaps);
-		for (unsigned k = 0; s.count && k < BATCH; k++) {
-			if (seeds[k] == hit) {
+	for (uint64_t at = *position; at < draws; at += step) {
+		if (cancel && at % WALK_CHECK < step && atomic_load(cancel))
+			return -ECANCELED;
+		for (unsigned k = 0; k < step; k++)
+			seeds[k] = clair_mt_u32(mt);
+		try_block(s, x, seeds, draws - at < step ? (unsigned)(draws - at) : step);
+		for (unsigned k = 0; s->hit_count && k < step; k++) {
+			if (seeds[k] == hit->seed) {
 				*position = at + k;
-				break;
+				return 0;
 			}
 		}
 	}
-	swaps_finish(&swaps);
-	return r < 0 ? r : s.count ? 0 : -ENOENT;
+	return -ENOENT;
+}
+
+int clair_seed_walk(const struct clair_seed_query *query, uint32_t generator, uint64_t draws,
+		    uint64_t *position, struct clair_seed_hit *hit)
+{
+	struct scratch scratch;
+	struct clair_mt mt;
+	struct search s;
+
+	int r = search_init(&s, query);
+	if (r < 0)
+		return r;
+	s.hits = hit;
+	s.room = 1;
+	r = scratch_init(&s, &scratch);
+	if (r == 0) {
+		clair_mt_seed(&mt, generator);
+		clair_mt_skip(&mt, *position);
+		r = walk(&s, &scratch, &mt, draws, position, hit);
+		scratch_finish(&scratch);
+	}
+	search_finish(&s);
+	return r;
 }

@@ -1,43 +1,142 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* One instruction set's filter: included with FILTER (the function's name) and LANES. The
+/* One instruction set's kernel: included with KERNEL (a prefix of names), LANES, CHAINS. The
  * compiler makes the vectors of what the target pragma around the inclusion allows.
  *
- * init_genrand is a serial chain, so CHAINS independent ones hide its latency. Only one
- * output is computed: number OUTPUT of the first block of 624. */
+ * init_genrand is a serial chain: a multiplication's latency a step. CHAINS independent
+ * ones hide it, so that the multiplier's throughput is the limit. Of the first block of 624
+ * words only those are twisted that are asked for. */
 
-typedef uint32_t FILTER_VECTOR __attribute__((vector_size(LANES * 4)));
+#define NAME_(a, b) a##_##b
+#define NAME(a, b) NAME_(a, b)
+#define VECTOR NAME(KERNEL, vector)
+#define SEEDS (CHAINS * LANES)
 
-/* Writes output number OUTPUT for BATCH seeds. */
-static void FILTER(const uint32_t *restrict seeds, uint32_t output, uint32_t *restrict out)
+#ifdef UNPACKED
+/* Two seeds in the low halves of 64 bits: SSE2 multiplies no other way. What stands in the
+ * high halves does not matter. */
+typedef uint32_t VECTOR __attribute__((vector_size(16)));
+#define GET(from) ((VECTOR){ (from)[0], 0, (from)[1], 0 })
+#define PUT(to, v) ((to)[0] = (v)[0], (to)[1] = (v)[2])
+#define TIMES(v) ((VECTOR)_mm_mul_epu32((__m128i)(v), _mm_set1_epi64x(1812433253)))
+#else
+typedef uint32_t VECTOR __attribute__((vector_size(LANES * 4)));
+#define GET(from) (*(const struct NAME(KERNEL, loose) *)(const void *)(from)).v
+#define PUT(to, x) ((*(struct NAME(KERNEL, loose) *)(void *)(to)).v = (x))
+#define TIMES(v) ((v) * 1812433253u)
+struct NAME(KERNEL, loose) {
+	VECTOR v;
+} __attribute__((packed, aligned(4), may_alias));
+#endif
+
+/* Writes outputs FROM … TO - 1 of SEEDS generators, SEEDS words an output. */
+static void NAME(KERNEL, outputs)(const uint32_t *seeds, uint32_t from, uint32_t to,
+				  uint32_t *out)
 {
-	for (unsigned begin = 0; begin < BATCH; begin += CHAINS * LANES) {
-		FILTER_VECTOR s[CHAINS], high[CHAINS], low[CHAINS];
+	VECTOR s[CHAINS], head[SPAN + 1][CHAINS];
+	uint32_t i = 1;
 
-		memcpy(s, seeds + begin, sizeof s);
-#define STEP(i)                                                                         \
-	_Pragma("GCC unroll 8") for (unsigned c = 0; c < CHAINS; c++) s[c] =            \
-		(s[c] ^ s[c] >> 30) * 1812433253u + (uint32_t)(i)
-		for (uint32_t i = 1; i <= output; i++)
-			STEP(i);
-		memcpy(high, s, sizeof s);
-		STEP(output + 1);
-		memcpy(low, s, sizeof s);
-		for (uint32_t i = output + 2; i <= output + 397; i++)
-			STEP(i);
-#undef STEP
-		for (unsigned c = 0; c < CHAINS; c++) {
-			FILTER_VECTOR y = (high[c] & 0x80000000u) | (low[c] & 0x7fffffffu);
-			FILTER_VECTOR x =
-				s[c] ^ y >> 1 ^ ((-(low[c] & 1u)) & 0x9908b0dfu);
+#define EACH _Pragma("GCC unroll 16") for (unsigned c = 0; c < CHAINS; c++)
+#define STEP(i) EACH s[c] = TIMES(s[c] ^ s[c] >> 30) + (uint32_t)(i)
+	EACH s[c] = GET(seeds + c * LANES);
+	for (; i <= from; i++)
+		STEP(i);
+	EACH head[0][c] = s[c];
+	for (; i <= to; i++) {
+		STEP(i);
+		EACH head[i - from][c] = s[c];
+	}
+	for (; i < from + 397; i++)
+		STEP(i);
+	for (; i < to + 397; i++) {
+		uint32_t at = i - 397 - from;
+		STEP(i);
+		EACH {
+			VECTOR y = (head[at][c] & 0x80000000u) |
+				   (head[at + 1][c] & 0x7fffffffu);
+			VECTOR x = s[c] ^ y >> 1 ^ ((-(y & 1u)) & 0x9908b0dfu);
 			x ^= x >> 11;
 			x ^= x << 7 & 0x9d2c5680u;
 			x ^= x << 15 & 0xefc60000u;
 			x ^= x >> 18;
-			memcpy(out + begin + c * LANES, &x, sizeof x);
+			PUT(out + at * SEEDS + c * LANES, x);
 		}
+	}
+#undef STEP
+#undef EACH
+}
+
+/* z = entry + u mod d: the places that an entry is taken from. RECIPROCAL is 2^32 / d, so the
+ * quotient is short by one at most. */
+static void NAME(KERNEL, places)(const uint32_t *restrict u, uint32_t entry, uint32_t d,
+				 uint32_t reciprocal, uint32_t *restrict z)
+{
+	for (unsigned k = 0; k < SEEDS; k++) {
+		uint32_t q = (uint32_t)((uint64_t)u[k] * reciprocal >> 32);
+		uint32_t r = u[k] - q * d, less = r - d;
+		z[k] = entry + (r < less ? r : less);
 	}
 }
 
-#undef FILTER
-#undef FILTER_VECTOR
+/* Which sets have the samples Z: TABLE's bytes, after which 3 more may be read. */
+static void NAME(KERNEL, lookup)(const uint8_t *restrict table, const uint32_t *restrict z,
+				 uint32_t *restrict open)
+{
+#ifdef GATHER
+	for (unsigned k = 0; k < SEEDS; k += LANES) {
+		VECTOR at = GET(z + k);
+		PUT(open + k, (VECTOR)GATHER(at, table) & 0xffu);
+	}
+#else
+	for (unsigned k = 0; k < SEEDS; k++)
+		open[k] = table[z[k]];
+#endif
+}
+
+/* Opens all sets to the seeds whose place Z was taken before: by an entry with the places
+ * BEFORE. */
+static void NAME(KERNEL, repeats)(const uint32_t *restrict z,
+				  const uint32_t *restrict before, uint32_t *restrict open)
+{
+	for (unsigned k = 0; k < SEEDS; k++)
+		open[k] |= -(uint32_t)(z[k] == before[k]);
+}
+
+/* What COUNT rows, STEP words apart, and SLOTS have in common; whether it is anything. */
+static bool NAME(KERNEL, common)(const uint32_t *restrict rows, size_t step, unsigned count,
+				 uint32_t slots, uint32_t *restrict alive)
+{
+	uint32_t any = 0;
+
+	for (unsigned k = 0; k < SEEDS; k++)
+		alive[k] = rows[k] & slots;
+	for (unsigned i = 1; i < count; i++) {
+		rows += step;
+		for (unsigned k = 0; k < SEEDS; k++)
+			alive[k] &= rows[k];
+	}
+	for (unsigned k = 0; k < SEEDS; k++)
+		any |= alive[k];
+	return any != 0;
+}
+
+static const struct kernel KERNEL = {
+	.seeds = SEEDS,
+	.outputs = NAME(KERNEL, outputs),
+	.places = NAME(KERNEL, places),
+	.lookup = NAME(KERNEL, lookup),
+	.repeats = NAME(KERNEL, repeats),
+	.common = NAME(KERNEL, common),
+};
+
+#undef NAME_
+#undef NAME
+#undef VECTOR
+#undef SEEDS
+#undef GET
+#undef PUT
+#undef TIMES
+#undef GATHER
+#undef KERNEL
 #undef LANES
+#undef CHAINS
+#undef UNPACKED

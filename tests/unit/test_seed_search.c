@@ -26,19 +26,28 @@ static uint64_t *opened_by(uint32_t seed, uint32_t n, uint32_t skip, uint32_t wo
 	return bits;
 }
 
+static struct clair_seed_query query_of(const struct clair_seed_target *targets, size_t count)
+{
+	return (struct clair_seed_query){ .targets = targets, .count = count, .threads = 2 };
+}
+
 static void find(uint32_t seed, uint32_t n, uint32_t skip, uint32_t world, uint32_t rank)
 {
 	uint64_t *bits = opened_by(seed, n, skip, world, rank, 256);
-	struct clair_seed_query q = { .n = n, .world = world, .rank = rank, .skip = skip,
-				      .opened = bits, .prefix = 24,
-				      .begin = seed - seed % 100000, .threads = 2 };
-	uint32_t seeds[8];
+	struct clair_seed_target t = { .n = n, .world = world, .rank = rank, .skip = skip,
+				       .opened = bits, .prefix = 24 };
+	struct clair_seed_query q = query_of(&t, 1);
+	struct clair_seed_hit hits[8];
 	size_t count = 0;
 
+	q.begin = seed - seed % 100000;
 	q.end = q.begin + 100000;
-	cr_assert_eq(clair_seed_search(&q, seeds, 8, &count), 0);
-	cr_assert_eq(count, 1, "seed %u n %u: %zu", seed, n, count);
-	cr_assert_eq(seeds[0], seed);
+	cr_assert_eq(clair_seed_search(&q, hits, 8, &count), 0);
+	cr_assert_eq(count, 1, "seed %u n %u world %u: %zu", seed, n, world, count);
+	cr_assert_eq(hits[0].seed, seed);
+	cr_assert_eq(hits[0].target, 0);
+	cr_expect(clair_seed_fits(&t, seed));
+	cr_expect_not(clair_seed_fits(&t, seed + 1));
 	free(bits);
 }
 
@@ -49,7 +58,10 @@ static void find_all(void)
 	find(77777, 1281167, 0, 1, 0);
 	find(123456, 5000, 2, 1, 0);
 	find(99, 5000, 0, 4, 3);
+	find(99, 50000, 2, 64, 50);
+	find(1000099, 60000, 0, 150, 149);
 	find(0, 3000, 0, 1, 0);
+	find(5, 520, 0, 1, 0);
 }
 
 Test(seed_search, every_instruction_set_finds_the_seed)
@@ -62,34 +74,107 @@ Test(seed_search, every_instruction_set_finds_the_seed)
 	}
 }
 
+/* The seeds of a block are tried for every one of many targets: each must be found by its own
+ * and by no other. Ranks too, and the same samples in several places. */
+Test(seed_search, many_targets_in_one_pass)
+{
+	static const uint32_t ns[] = { 700, 701, 9001, 9001, 9001, 9001, 9001, 9001, 9001,
+				       9001, 9001, 9001, 9001, 9001, 30000, 30000, 30000 };
+	enum { COUNT = sizeof ns / sizeof ns[0] };
+	static const char *const paths[] = { "avx512", "avx2", "scalar" };
+	struct clair_seed_target t[COUNT];
+	uint32_t seed[COUNT];
+	struct clair_seed_hit hits[COUNT + 1];
+	size_t count;
+
+	for (uint32_t i = 0; i < COUNT; i++) {
+		uint32_t world = i > 13 ? 3 : 1, rank = i > 13 ? i - 14 : 0;
+		seed[i] = 1000 * i + 17;
+		t[i] = (struct clair_seed_target){ .n = ns[i], .world = world, .rank = rank,
+						   .skip = i % 2 * 2, .prefix = 24 };
+		t[i].opened = opened_by(seed[i], ns[i], t[i].skip, world, rank, 150);
+	}
+	for (int p = 0; p < 3; p++) {
+		struct clair_seed_query q = query_of(t, COUNT);
+		q.end = 20000;
+		setenv("CLAIRFS_SIMD", paths[p], 1);
+		cr_assert_eq(clair_seed_search(&q, hits, COUNT + 1, &count), 0);
+		cr_assert_eq(count, COUNT, "%s: %zu", paths[p], count);
+		for (uint32_t i = 0; i < COUNT; i++) {
+			cr_expect_eq(hits[i].seed, seed[i]);
+			cr_expect_eq(hits[i].target, i);
+		}
+		q.enough = 1;
+		cr_assert_eq(clair_seed_search(&q, hits, COUNT + 1, &count), 0);
+		cr_expect_geq(count, 1);
+	}
+	for (uint32_t i = 0; i < COUNT; i++)
+		free((void *)(uintptr_t)t[i].opened);
+}
+
+/* Whatever is opened, and however little is asked: as many seeds as one by one. */
+Test(seed_search, as_many_as_one_by_one)
+{
+	static const uint32_t ns[] = { 1, 2, 3, 10, 65, 300, 2000 };
+	static const char *const paths[] = { "avx512", "avx2", "scalar" };
+	uint64_t bits[32];
+	uint32_t x = 7;
+
+	for (unsigned round = 0; round < 60; round++) {
+		uint32_t n = ns[round % 7], world = round % 4 + 1, rank = round / 4 % world;
+		struct clair_seed_target t = { .n = n, .world = world, .rank = rank,
+					       .skip = round % 3, .opened = bits,
+					       .prefix = round % 5 + 1 };
+		struct clair_seed_query q = query_of(&t, 1);
+		struct clair_seed_hit hit;
+		size_t count = 0, expected = 0;
+		for (unsigned i = 0; i < 32; i++) {
+			x = x * 1664525u + 1013904223u;
+			bits[i] = (uint64_t)x << 32 | x * 2654435761u;
+		}
+		if (rank >= n)
+			continue;
+		q.begin = 5000;
+		q.end = 6001;
+		for (uint32_t seed = 5000; seed < 6001; seed++)
+			expected += clair_seed_fits(&t, seed);
+		setenv("CLAIRFS_SIMD", paths[round % 3], 1);
+		cr_assert_eq(clair_seed_search(&q, &hit, 1, &count), 0);
+		cr_expect_eq(count, expected, "n %u world %u rank %u prefix %u: %zu, not %zu",
+			     n, world, rank, t.prefix, count, expected);
+	}
+}
+
 Test(seed_search, the_last_seed)
 {
 	uint64_t *bits = opened_by(UINT32_MAX, 5000, 0, 1, 0, 128);
-	struct clair_seed_query q = { .n = 5000, .world = 1, .opened = bits, .prefix = 20,
-				      .begin = (1ull << 32) - 1000, .end = 1ull << 32,
-				      .threads = 1 };
-	uint32_t seeds[2];
+	struct clair_seed_target t = { .n = 5000, .world = 1, .opened = bits, .prefix = 20 };
+	struct clair_seed_query q = query_of(&t, 1);
+	struct clair_seed_hit hits[2];
 	size_t count = 0;
 
-	cr_assert_eq(clair_seed_search(&q, seeds, 2, &count), 0);
+	q.begin = (1ull << 32) - 1000;
+	q.end = 1ull << 32;
+	cr_assert_eq(clair_seed_search(&q, hits, 2, &count), 0);
 	cr_assert_eq(count, 1);
-	cr_assert_eq(seeds[0], UINT32_MAX);
+	cr_assert_eq(hits[0].seed, UINT32_MAX);
 	free(bits);
 }
 
 Test(seed_search, nothing_fits_noise)
 {
 	uint64_t *bits = calloc(100, sizeof *bits);
-	struct clair_seed_query q = { .n = 5000, .world = 1, .opened = bits, .prefix = 16,
-				      .end = 1 << 20, .threads = 2 };
-	uint32_t seeds[2];
+	struct clair_seed_target t = { .n = 5000, .world = 1, .opened = bits, .prefix = 16 };
+	struct clair_seed_query q = query_of(&t, 1);
+	struct clair_seed_hit hits[2];
 	size_t count = 0;
 
 	for (uint32_t i = 0; i < 256; i++) {
 		uint32_t at = i * 2654435761u % 5000;
 		bits[at / 64] |= 1ull << at % 64;
 	}
-	cr_assert_eq(clair_seed_search(&q, seeds, 2, &count), 0);
+	q.end = 1 << 20;
+	cr_assert_eq(clair_seed_search(&q, hits, 2, &count), 0);
 	cr_assert_eq(count, 0);
 	free(bits);
 }
@@ -97,24 +182,27 @@ Test(seed_search, nothing_fits_noise)
 Test(seed_search, limits_are_told)
 {
 	uint64_t bits[2] = { ~0ull, ~0ull };
-	struct clair_seed_query q = { .n = 100, .world = 1, .opened = bits, .prefix = 4,
-				      .end = 10, .threads = 1 };
+	struct clair_seed_target t = { .n = 100, .world = 1, .opened = bits, .prefix = 4 };
+	struct clair_seed_query q = query_of(&t, 1);
 	_Atomic bool cancel = true;
-	uint32_t seeds[16];
+	struct clair_seed_hit hits[16];
 	size_t count = 0;
 
-	cr_assert_eq(clair_seed_search(&q, seeds, 16, &count), 0);
+	q.end = 10;
+	cr_assert_eq(clair_seed_search(&q, hits, 16, &count), 0);
 	cr_assert_eq(count, 10); /* all samples are opened: all seeds fit */
-	q.rank = 1;
-	cr_assert_eq(clair_seed_search(&q, seeds, 16, &count), -EINVAL);
-	q.rank = 0;
-	q.n = 0;
-	cr_assert_eq(clair_seed_search(&q, seeds, 16, &count), -EINVAL);
-	q.n = 1;
-	cr_assert_eq(clair_seed_search(&q, seeds, 16, &count), 0);
-	q.n = 100;
+	t.rank = 1;
+	cr_assert_eq(clair_seed_search(&q, hits, 16, &count), -EINVAL);
+	t.rank = 0;
+	t.n = 0;
+	cr_assert_eq(clair_seed_search(&q, hits, 16, &count), -EINVAL);
+	t.n = 1;
+	cr_assert_eq(clair_seed_search(&q, hits, 16, &count), 0);
+	t.n = 100;
 	q.cancel = &cancel;
-	cr_assert_eq(clair_seed_search(&q, seeds, 16, &count), -ECANCELED);
+	cr_assert_eq(clair_seed_search(&q, hits, 16, &count), -ECANCELED);
+	q.count = 0;
+	cr_assert_eq(clair_seed_search(&q, hits, 16, &count), -EINVAL);
 }
 
 /* RandomSampler without a generator: the epochs' seeds are draws of the default one. */
@@ -122,14 +210,16 @@ Test(seed_search, a_draw_of_the_default_generator)
 {
 	struct clair_mt mt;
 	uint64_t position = 0;
+	struct clair_seed_hit hit;
 
 	clair_mt_seed(&mt, 1234);
 	clair_mt_skip(&mt, 1003);
 	uint64_t *bits = opened_by(clair_mt_u32(&mt), 5000, 0, 1, 0, 256);
-	struct clair_seed_query q = { .n = 5000, .world = 1, .opened = bits, .prefix = 16 };
-	cr_assert_eq(clair_seed_walk(&q, 1234, 5000, &position), 0);
+	struct clair_seed_target t = { .n = 5000, .world = 1, .opened = bits, .prefix = 16 };
+	struct clair_seed_query q = query_of(&t, 1);
+	cr_assert_eq(clair_seed_walk(&q, 1234, 5000, &position, &hit), 0);
 	cr_assert_eq(position, 1003);
 	position = 0;
-	cr_assert_eq(clair_seed_walk(&q, 1235, 5000, &position), -ENOENT);
+	cr_assert_eq(clair_seed_walk(&q, 1235, 5000, &position, &hit), -ENOENT);
 	free(bits);
 }
