@@ -11,6 +11,7 @@
 #include "cleanup.h"
 #include "options.h"
 #include "remember.h"
+#include "sampler.h"
 
 static char top[64], file[96];
 static struct clair_catalog *catalog;
@@ -192,4 +193,136 @@ Test(remember, where_it_is_kept)
 	unsetenv("XDG_CACHE_HOME");
 	unsetenv("HOME");
 	cr_expect_eq(clair_remember_path(catalog, path, sizeof path), -ENOENT);
+}
+
+/* --- opens ---------------------------------------------------------------------------------- */
+
+static char opens_file[96];
+
+static uint32_t id_of(const char *path)
+{
+	uint32_t id = clair_catalog_find(catalog, path);
+
+	cr_assert_neq(id, CLAIR_NO_ID);
+	return id;
+}
+
+/* Two passes over a few files, and one that is not over. */
+static void save_opens(void)
+{
+	char command[200];
+	struct clair_opens o;
+	static const char *const passes[] = { "xyzzx", "yyx", "zx" };
+
+	snprintf(opens_file, sizeof opens_file, "%s/order.opens", top);
+	snprintf(command, sizeof command, "touch '%s/source/train/a/y' '%s/source/train/z'", top,
+		 top);
+	cr_assert_eq(system(command), 0);
+	clair_catalog_free(catalog);
+	catalog = walk();
+	uint32_t ids[3] = { id_of("train/a/x"), id_of("train/a/y"), id_of("train/z") };
+	uint32_t pass[3][8];
+	for (unsigned p = 0; p < 3; p++)
+		for (unsigned i = 0; passes[p][i]; i++)
+			pass[p][i] = ids[passes[p][i] - 'x'];
+	cr_assert_eq(clair_opens_init(&o, catalog), 0);
+	cr_assert_eq(clair_opens_pack(&o, pass[0], 5), 0);
+	cr_assert_eq(clair_opens_pack(&o, pass[1], 3), 0);
+	struct clair_pass newest = { .ids = pass[2], .count = 2 };
+	cr_assert_eq(clair_remember_save_opens(opens_file, &o, &newest), 0);
+	clair_opens_finish(&o);
+}
+
+static void check_opens(const struct clair_remembered *m)
+{
+	static const unsigned counts[] = { 5, 3, 2 };
+	uint32_t ids[3][5];
+
+	cr_assert_eq(m->passes, 3);
+	cr_assert_eq(m->samples, 3);
+	cr_expect_eq(m->opens, 10);
+	cr_expect_eq(m->catalog, clair_catalog_hash(catalog));
+	for (unsigned p = 0; p < 3; p++) {
+		cr_assert_eq(m->counts[p], counts[p]);
+		cr_assert_eq(clair_remembered_pass(m, p, ids[p]), 0);
+	}
+	/* xyzzx, yyx, zx */
+	uint32_t x = ids[0][0], y = ids[0][1], z = ids[0][2];
+	cr_expect(x != y && y != z && x != z && x < 3 && y < 3 && z < 3);
+	cr_expect(ids[0][3] == z && ids[0][4] == x);
+	cr_expect(ids[1][0] == y && ids[1][1] == y && ids[1][2] == x);
+	cr_expect(ids[2][0] == z && ids[2][1] == x);
+}
+
+Test(remember, opens_that_are_saved_are_loaded)
+{
+	struct clair_remembered *m;
+
+	cr_expect_eq(clair_remember_load_opens("/nonexistent/order.opens", &m), -ENOENT);
+	save_opens();
+	cr_assert_eq(clair_remember_load_opens(opens_file, &m), 0);
+	check_opens(m);
+	clair_remembered_free(m);
+	clair_remembered_free(NULL);
+}
+
+/* As an order: its passes are the epochs, and go on. */
+Test(remember, opens_as_an_order)
+{
+	struct clair_words words = { 0 };
+	struct clair_order_params params = { .n = 3, .world = 1, .words = &words };
+	struct clair_indices epoch = { 0 };
+	struct clair_sampler *s;
+	char *error = NULL;
+	static const size_t counts[] = { 5, 3, 2, 2 };
+
+	save_opens();
+	cr_expect_eq(clair_sampler_new("remembered", &params, NULL, NULL, &s, &error), -EINVAL);
+	cr_expect(error && strstr(error, "opens="));
+	free(error);
+	error = NULL;
+	clair_words_set(&words, "opens", opens_file);
+	cr_assert_eq(clair_sampler_new("remembered", &params, NULL, NULL, &s, &error), 0);
+	for (unsigned e = 0; e < 4; e++) {
+		cr_assert_eq(clair_sampler_epoch(s, e, 0, &epoch), 0);
+		cr_expect_eq(epoch.count, counts[e]);
+	}
+	clair_sampler_free(s);
+	params.n = 4;
+	cr_expect_eq(clair_sampler_new("remembered", &params, NULL, NULL, &s, &error), -EINVAL);
+	cr_expect(error && strstr(error, "other data"), "%s", error);
+	free(error);
+	clair_indices_finish(&epoch);
+	clair_words_finish(&words);
+}
+
+Test(remember, opens_with_damage_at_every_byte)
+{
+	static const unsigned char masks[] = { 0x01, 0x80, 0xff };
+	unsigned char bytes[4096];
+	struct clair_remembered *m;
+
+	save_opens();
+	autofclose FILE *f = fopen(opens_file, "r+e");
+	cr_assert(f);
+	size_t size = fread(bytes, 1, sizeof bytes, f);
+	cr_assert(size > 40 && size < sizeof bytes);
+	for (size_t at = 0; at < size; at++) {
+		for (size_t k = 0; k < sizeof masks; k++) {
+			unsigned char was = bytes[at];
+			bytes[at] ^= masks[k];
+			rewind(f);
+			cr_assert(fwrite(bytes, 1, size, f) == size && fflush(f) == 0);
+			cr_assert_eq(clair_remember_load_opens(opens_file, &m), -EBADMSG,
+				     "byte %zu", at);
+			bytes[at] = was;
+		}
+	}
+	for (size_t cut = 0; cut < size; cut++) {
+		rewind(f);
+		cr_assert(fwrite(bytes, 1, size, f) == size && fflush(f) == 0);
+		cr_assert_eq(ftruncate(fileno(f), (off_t)cut), 0);
+		cr_assert_eq(clair_remember_load_opens(opens_file, &m), -EBADMSG, "cut at %zu",
+			     cut);
+	}
 }
