@@ -15,12 +15,14 @@
 
 #include "cleanup.h"
 #include "control_path.h"
+#include "job.h"
 #include "log.h"
 #include "mount.h"
 #include "report.h"
 #include "trace.h"
 #include "watch.h"
 
+#define GATHER_MS 3000
 #define MAX_QUESTION (64 << 10)
 
 struct clair_control {
@@ -72,6 +74,33 @@ static json_t *check_source(struct clair_mount *m)
 	return report;
 }
 
+/* This mount's report with all nodes' short ones, and the job's totals. */
+static json_t *gather(struct clair_mount *m)
+{
+	json_t *report = clair_report_json(m), *node;
+	json_t *list = clair_job_gather(m->job, GATHER_MS);
+	uint64_t bytes = 0, opens = 0, walks = 0;
+	size_t i;
+
+	if (!report || !list) {
+		json_decref(list);
+		return report ? report : failure(-ENOMEM, NULL);
+	}
+	json_array_foreach(list, i, node)
+	{
+		const json_t *pfs = json_object_get(node, "pfs");
+		bytes += (uint64_t)json_integer_value(json_object_get(
+			json_object_get(json_object_get(node, "reads"), "pfs"), "bytes"));
+		opens += (uint64_t)json_integer_value(json_object_get(pfs, "opens"));
+		walks += (uint64_t)json_integer_value(json_object_get(pfs, "walks"));
+	}
+	json_object_set_new(report, "job",
+			    json_pack("{s:I, s:I, s:I, s:o}", "pfs_bytes", (json_int_t)bytes,
+				      "pfs_opens", (json_int_t)opens, "pfs_walks",
+				      (json_int_t)walks, "nodes", list));
+	return report;
+}
+
 static json_t *set_word(struct clair_mount *m, const json_t *question)
 {
 	const char *path = json_string_value(json_object_get(question, "path"));
@@ -103,6 +132,10 @@ static json_t *answer(struct clair_mount *m, const json_t *question)
 		report = clair_report_json(m);
 		return report ? report : failure(-ENOMEM, NULL);
 	}
+	if (!strcmp(what, "job"))
+		return gather(m);
+	if (!strcmp(what, "done"))
+		return json_pack("{s:b}", "all", clair_job_done(m->job));
 	if (!strcmp(what, "check"))
 		return check_source(m);
 	if (!strcmp(what, "full"))

@@ -22,6 +22,7 @@
 #include "control.h"
 #include "disk.h"
 #include "finder.h"
+#include "job.h"
 #include "keeper.h"
 #include "log.h"
 #include "mount.h"
@@ -39,7 +40,7 @@ struct daemon {
 	struct clair_control *control;
 	struct clair_keeper *keeper;
 	char fuse_path[32]; /* "/dev/fd/N" for a descriptor that is mounted already */
-	bool mounted;
+	bool mounted, served;
 	char *error; /* one line for the user */
 };
 
@@ -72,8 +73,10 @@ static int open_catalog(struct daemon *d)
 {
 	struct clair_mount *m = &d->mount;
 	bool walked = false, shown = false;
+	int r = 0;
 
-	int r = clair_catalog_open(m->options, d->config->source_fd, m->source_path,
+	if (!clair_job_catalog(m->job, &m->catalog))
+		r = clair_catalog_open(m->options, d->config->source_fd, m->source_path,
 				   isatty(STDERR_FILENO) ? show_progress : NULL, &shown,
 				   &m->catalog, &walked);
 	if (shown)
@@ -85,6 +88,7 @@ static int open_catalog(struct daemon *d)
 	}
 	if (walked)
 		clair_count(&m->stats.pfs_walks, 1);
+	clair_job_send_catalog(m->job);
 	m->lookups = calloc(clair_catalog_count(m->catalog), sizeof *m->lookups);
 	return m->lookups ? 0 : -ENOMEM;
 }
@@ -224,7 +228,11 @@ static int prepare(struct daemon *d)
 	if (getrandom(&random, sizeof random, 0) < 0)
 		log_debug("no random numbers: %m");
 	snprintf(m->alias, sizeof m->alias, ".clairfs-%016llx", (unsigned long long)random);
-	int r = open_catalog_or_end(d);
+	int r = 0;
+	if (d->config->link_fd >= 0)
+		r = clair_job_begin(m, d->config->link_fd, &m->job);
+	if (r == 0)
+		r = open_catalog_or_end(d);
 	if (r == 0)
 		r = clair_source_new(d->config->source_fd, m->catalog, &m->stats,
 				     &m->source);
@@ -232,6 +240,8 @@ static int prepare(struct daemon *d)
 		r = open_disks(d);
 	if (r == 0)
 		r = make_stage(d);
+	if (r == 0)
+		clair_job_agree(m->job);
 	if (r == 0)
 		r = make_session(d);
 	if (r == 0)
@@ -285,6 +295,7 @@ static int start_parts(struct daemon *d)
 	*a = (struct announce){ d, d->config->ready_fd };
 	int r = clair_keeper_start(m, d->config->lifeline_fd, d->config->fuse_fd < 0,
 				   &d->keeper);
+	atomic_store(&m->keeper, d->keeper);
 	if (r == 0)
 		r = clair_finder_start(m, &m->finder);
 	if (r == 0)
@@ -329,6 +340,8 @@ static void take_apart(struct daemon *d)
 	clair_keeper_ending(d->keeper);
 	atomic_store(&m->paused, true);
 	clair_control_stop(d->control);
+	if (d->served)
+		clair_job_bye(m->job);
 	clair_watch_stop(d->watch);
 	clair_finder_stop(m->finder);
 	if (m->stage)
@@ -340,6 +353,8 @@ static void take_apart(struct daemon *d)
 		fuse_session_unmount(m->session);
 	for (size_t i = 0; i < m->disk_count; i++)
 		clair_disk_close(m->disks[i]);
+	atomic_store(&m->keeper, NULL);
+	clair_job_free(m->job);
 	clair_keeper_stop(d->keeper);
 	if (m->session)
 		fuse_session_destroy(m->session);
@@ -369,6 +384,7 @@ int clair_daemon_run(const struct clair_daemon_config *config)
 		take_apart(&d);
 		return r == -EINVAL ? 2 : 1;
 	}
+	d.served = true;
 	r = serve(&d);
 	take_apart(&d);
 	return r < 0 ? 1 : 0;

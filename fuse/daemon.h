@@ -18,6 +18,7 @@ struct clair_daemon_config {
 	int root_fd;     /* O_PATH of that mount's root, taken, or -1 */
 	int ready_fd;    /* taken; gets CLAIR_DAEMON_READY or one line; -1: stderr */
 	bool leave;      /* once ready: leave a terminal or pipe that standard error is */
+	int link_fd; /* taken; to the peer process of this node; -1: no job */
 	int lifeline_fd; /* taken; at its end the mount is not held any longer; or -1 */
 };
 

@@ -37,7 +37,7 @@ struct clair_keeper {
 	pid_t guardian;
 	bool own_mount;
 	unsigned major, minor; /* of the mounted file system */
-	_Atomic bool ending, stop;
+	_Atomic bool ending, stop, job_ends;
 	int64_t deadline; /* the keeper's own; 0: none */
 	bool gone;        /* the keeper's own: nobody new can reach the mount */
 };
@@ -155,13 +155,8 @@ static void end_session(struct clair_keeper *k)
 	pthread_kill(k->main, SIGUSR2);
 }
 
-static void take_signal(struct clair_keeper *k)
+static void give_up(struct clair_keeper *k)
 {
-	struct signalfd_siginfo info;
-
-	if (read(k->signals, &info, sizeof info) != sizeof info)
-		return;
-	log_info("signal %u: unmounting", info.ssi_signo);
 	int64_t deadline = clair_now_ns() + AFTER_SIGNAL_MS * CLAIR_NS_PER_MS;
 	if (!k->deadline || deadline < k->deadline)
 		k->deadline = deadline; /* a second signal does not put it off */
@@ -170,6 +165,16 @@ static void take_signal(struct clair_keeper *k)
 		detach(k);
 	let_go(k);
 	end_session(k);
+}
+
+static void take_signal(struct clair_keeper *k)
+{
+	struct signalfd_siginfo info;
+
+	if (read(k->signals, &info, sizeof info) != sizeof info)
+		return;
+	log_info("signal %u: unmounting", info.ssi_signo);
+	give_up(k);
 }
 
 static void *keeper_thread(void *arg)
@@ -208,6 +213,8 @@ static void *keeper_thread(void *arg)
 			uint64_t n;
 			if (read(k->wake, &n, sizeof n) < 0)
 				n = 0;
+			if (atomic_exchange(&k->job_ends, false))
+				give_up(k);
 			if (atomic_load(&k->ending) && !k->deadline)
 				k->deadline = clair_now_ns() + LAST_MS * CLAIR_NS_PER_MS;
 		}
@@ -299,6 +306,18 @@ void clair_keeper_unmount(struct clair_keeper *k)
 {
 	let_go(k);
 	detach(k);
+}
+
+void clair_keeper_job_ends(struct clair_mount *mount)
+{
+	struct clair_keeper *k = atomic_load(&mount->keeper);
+
+	if (!k)
+		raise(SIGTERM);
+	else if (k->own_mount) {
+		atomic_store(&k->job_ends, true);
+		wake(k);
+	}
 }
 
 void clair_keeper_stop(struct clair_keeper *k)

@@ -22,6 +22,10 @@ int clair_keeper_start(struct clair_mount *mount, int lifeline, bool own_mount,
 void clair_keeper_ending(struct clair_keeper *keeper);
 /* Takes the mount off its mount point if it is still there. Only with OWN_MOUNT. */
 void clair_keeper_unmount(struct clair_keeper *keeper);
+/* Another node of the job says that it is over: as after a signal. Not for a mount whose command
+ * still runs (not OWN_MOUNT): that one goes on alone. Before the keeper there is one: the
+ * process ends. */
+void clair_keeper_job_ends(struct clair_mount *mount);
 void clair_keeper_stop(struct clair_keeper *keeper); /* takes NULL */
 
 #endif

@@ -22,6 +22,8 @@ struct clair_mount {
 	struct clair_catalog *catalog;
 	struct clair_source *source;
 	struct clair_stage *stage;
+	struct clair_job *job;       /* the other nodes, or NULL */
+	struct clair_keeper *_Atomic keeper; /* once it is started */
 	struct clair_disk **disks;
 	size_t disk_count;
 	struct clair_stats stats;

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "finder.h"
+#include "job.h"
 #include "mount.h"
 
 static json_t *process_json(void)
@@ -26,6 +27,7 @@ json_t *clair_report_json(struct clair_mount *m)
 	json_t *report;
 
 	clair_stage_bound(m->stage, &capacity, &dataset, &epochs);
+	capacity = clair_job_capacity(m->job, capacity);
 	for (uint32_t id = 0; id < clair_catalog_count(m->catalog); id++)
 		samples += clair_catalog_entry(m->catalog, id)->kind == CLAIR_FILE;
 	report = json_pack("{s:s, s:s, s:s, s:I, s:I, s:I, s:[], s:o}", "version",
@@ -35,13 +37,30 @@ json_t *clair_report_json(struct clair_mount *m)
 			   (json_int_t)clair_pfs_bound(dataset, capacity, epochs), "peers",
 			   "process", process_json());
 	if (report && (clair_stage_json(m->stage, report) < 0 ||
-		       clair_stats_json(&m->stats, report) < 0)) {
+		       clair_stats_json(&m->stats, report) < 0 ||
+		       clair_job_json(m->job, report) < 0)) {
 		json_decref(report);
 		return NULL;
 	}
 	json_t *finder = clair_finder_json(m->finder);
 	if (report && finder)
 		json_object_set_new(report, "discovery", finder);
+	return report;
+}
+
+json_t *clair_report_short(struct clair_mount *m)
+{
+	json_t *report = clair_report_json(m), *stream;
+	size_t i;
+
+	json_object_del(report, "peers");
+	json_object_del(report, "discovery");
+	json_array_foreach(json_object_get(report, "streams"), i, stream)
+	{
+		json_t *epochs = json_object_get(stream, "epochs");
+		while (json_array_size(epochs) > 8)
+			json_array_remove(epochs, 0);
+	}
 	return report;
 }
 

@@ -17,6 +17,7 @@
 #include "clock.h"
 #include "control.h"
 #include "daemon.h"
+#include "job.h"
 #include "log.h"
 #include "private_mount.h"
 #include "report.h"
@@ -36,6 +37,8 @@ struct supervisor {
 	int go;         /* to the command: closed without a byte means give up */
 	int failed;     /* from the command: what went wrong before its exec */
 	pid_t daemon, command;
+	int link;       /* the daemon's, to the peer process; -1: no job */
+	pid_t peer;
 	int user_ns, mount_ns;
 	bool daemon_ended;
 	int daemon_status;
@@ -127,6 +130,7 @@ static _Noreturn void be_daemon(struct supervisor *s, int lifeline, int ready, i
 		.fuse_fd = fds[0],
 		.root_fd = fds[1],
 		.ready_fd = ready,
+		.link_fd = s->link,
 		.lifeline_fd = lifeline,
 	};
 	exit(clair_daemon_run(&config));
@@ -180,6 +184,8 @@ static _Noreturn void be_command(struct supervisor *s, int go, int failed, int f
 	if (cwd && chdir(cwd) < 0)
 		dprintf(STDERR_FILENO, "clairfs: warning: cannot enter %s again: %s\n", cwd,
 			strerror(errno));
+	if (s->peer > 0)
+		clair_job_clean_environment();
 	/* PR_SET_DUMPABLE and the like are as exec makes them. */
 	execvp(s->run->command[0], s->run->command);
 	r = errno;
@@ -210,7 +216,7 @@ static int spawn_command(struct supervisor *s, int fds_to)
 
 /* --- signals --------------------------------------------------------------------- */
 
-static volatile sig_atomic_t forward_to;
+static volatile sig_atomic_t forward_to, told_to_end;
 
 static void forward(int sig)
 {
@@ -218,6 +224,8 @@ static void forward(int sig)
 
 	if (forward_to > 0)
 		kill(forward_to, sig);
+	else if (sig == SIGTERM || sig == SIGHUP)
+		told_to_end = 1;
 	errno = saved;
 }
 
@@ -299,6 +307,37 @@ static void tell_report(struct supervisor *s)
 	json_decref(report);
 }
 
+/* In a job this node goes on giving what it keeps until the others' commands have ended, unless
+ * this command failed: then the launcher shall see it. */
+static void wait_for_job(struct supervisor *s, int status)
+{
+	json_t *question = json_pack("{s:s}", "do", "done");
+	bool all = s->peer <= 0 || status != 0;
+
+	forward_to = 0; /* the number may be another process's by now */
+	while (!all && !told_to_end && !s->daemon_ended) {
+		json_t *answer = NULL;
+		int r = clair_control_ask(s->daemon, question, REPORT_MS, &answer);
+
+		all = r < 0 || json_is_true(json_object_get(answer, "all"));
+		json_decref(answer);
+		if (waitpid(s->daemon, NULL, WNOHANG) == s->daemon)
+			s->daemon_ended = true;
+		if (!all)
+			poll(NULL, 0, 100);
+	}
+	json_decref(question);
+}
+
+/* Takes its leave of the job by itself once the daemon is gone. */
+static void wait_for_peer(struct supervisor *s)
+{
+	int64_t end = clair_now_ns() + GONE_MS * CLAIR_NS_PER_MS;
+
+	while (s->peer > 0 && clair_now_ns() < end && waitpid(s->peer, NULL, WNOHANG) == 0)
+		poll(NULL, 0, 5);
+}
+
 static void wait_for_daemon(struct supervisor *s)
 {
 	int64_t end = clair_now_ns() + GONE_MS * CLAIR_NS_PER_MS;
@@ -351,6 +390,8 @@ static int begin(struct supervisor *s)
 		say(failed);
 	else if (line && *line && strcmp(line, CLAIR_DAEMON_READY))
 		say(line);
+	if (s->peer > 0)
+		kill(s->peer, SIGKILL);
 	kill(s->daemon, SIGTERM);
 	int status = 1 << 8;
 	waitpid(s->daemon, &status, 0);
@@ -369,8 +410,10 @@ static int supervise(struct supervisor *s)
 	autofree char *failed = read_all(s->failed); /* "" when the exec went well */
 	if (failed && *failed)
 		say(failed);
+	wait_for_job(s, status);
 	tell_report(s);
 	wait_for_daemon(s);
+	wait_for_peer(s);
 	return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
 }
 
@@ -391,22 +434,35 @@ static int open_source(struct supervisor *s)
 	return 0;
 }
 
+/* Before the daemon: the peer process has the supervisor's place in the MPI job. */
+static void start_peer(struct supervisor *s)
+{
+	if (!s->run->options->peers || !clair_job_launched())
+		return;
+	int r = clair_job_spawn(&s->link, &s->peer);
+	if (r < 0)
+		log_warning("no peers: %s", strerror(-r));
+}
+
 int clair_run(const struct clair_run *run)
 {
 	struct supervisor s = { .run = run, .source_fd = -1, .lifeline = -1, .ready = -1,
-				.go = -1, .failed = -1, .user_ns = -1, .mount_ns = -1 };
+				.go = -1, .failed = -1, .link = -1, .user_ns = -1, .mount_ns = -1 };
 	int fds[2];
 
 	int r = open_source(&s);
 	if (r)
 		goto end;
 	r = 1;
+	start_peer(&s);
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) < 0 ||
 	    spawn_daemon(&s, fds[0], fds[1]) < 0) {
 		log_error("cannot start the mount's daemon: %m");
 		goto end;
 	}
 	close(fds[0]);
+	if (s.link >= 0)
+		close(take_fd(s.link));
 	if (spawn_command(&s, fds[1]) < 0) {
 		log_error("cannot start a process: %m");
 		close(fds[1]);

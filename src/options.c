@@ -10,6 +10,7 @@
 
 #include "cleanup.h"
 #include "index.h"
+#include "placement.h"
 #include "sampler.h"
 
 /* Words of libfuse and the kernel that are passed on as they are. */
@@ -68,7 +69,8 @@ int clair_options_init(struct clair_options *o)
 
 	*o = (struct clair_options){ .ram = memory / 10,
 				     .staging = memory / 20,
-				     .free_bytes = 1ull << 30 };
+				     .free_bytes = 1ull << 30,
+				     .peers = true };
 	return 0;
 }
 
@@ -85,6 +87,7 @@ void clair_options_finish(struct clair_options *o)
 	free(o->caches);
 	free(o->catalog);
 	free(o->log);
+	free(o->placement);
 	free(o->fuse);
 	*o = (struct clair_options){ 0 };
 }
@@ -164,6 +167,20 @@ static int add_cache(struct clair_options *o, const char *value, char **error)
 	if (!caches[o->cache_count].path)
 		return -ENOMEM;
 	o->cache_count++;
+	return 0;
+}
+
+static int set_placement(struct clair_options *o, const char *value, char **error)
+{
+	char *copy;
+
+	if (!clair_policy_find(value))
+		return clair_bad(error, "placement=%s: must be clairfs or nopfs", value);
+	copy = strdup(value);
+	if (!copy)
+		return -ENOMEM;
+	free(o->placement);
+	o->placement = copy;
 	return 0;
 }
 
@@ -338,6 +355,8 @@ static int set_mount_word(struct clair_options *o, const char *word, const char 
 		return add_stream(o, value, error);
 	if (!strcmp(word, "keep"))
 		return set_keep(o, value, error);
+	if (!strcmp(word, "placement"))
+		return set_placement(o, value, error);
 	if (!strcmp(word, "config"))
 		return clair_options_read_file(o, value, error);
 	if (!strcmp(word, "log")) {
@@ -362,9 +381,12 @@ static int set_word(struct clair_options *o, const char *word, const char *value
 {
 	static const char *const with_value[] = { "ram",    "staging", "free",	 "cache",
 						  "threads", "catalog", "stream", "keep",
-						  "config", "log",     "discover-threads" };
+						  "config", "log",     "discover-threads",
+						  "placement" };
 	bool known;
 
+	if (!strcmp(word, "peers"))
+		return set_flag(word, value, &o->peers, error);
 	if (!strcmp(word, "ro"))
 		return set_flag(word, value, &o->read_only, error);
 	if (!strcmp(word, "rw")) {

@@ -35,6 +35,8 @@ struct clair_options {
 	char *catalog;       /* FILE (absolute) or NULL */
 	bool writable, read_only;
 	enum clair_keep keep; /* where kept samples live: the kernel's pages or an arena */
+	bool peers;          /* other nodes of the job are used */
+	char *placement;     /* a clair_policy's name, or NULL */
 	char *log;           /* or NULL */
 	char *fuse;          /* comma-separated words for libfuse (allow_other,fsname=…) */
 };

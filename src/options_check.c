@@ -59,6 +59,20 @@ static bool batch_ranks(uint64_t world, char *text, size_t size)
 	}
 }
 
+/* The world was given: with one task a node, node k of n has ranks k w / n and on. */
+static int share_ranks(struct clair_options *o, const char *world, const char *tasks,
+		       const char *task)
+{
+	unsigned long w = strtoul(world, NULL, 10), n = tasks ? strtoul(tasks, NULL, 10) : 0;
+	unsigned long k = task ? strtoul(task, NULL, 10) : 0;
+	char text[64];
+
+	if (n < 2 || !task || k >= n || w % n || clair_words_get(&o->order, "ranks"))
+		return 0;
+	snprintf(text, sizeof text, "%lu-%lu", k * (w / n), (k + 1) * (w / n) - 1);
+	return clair_words_set(&o->order, "ranks", text);
+}
+
 int clair_options_environment(struct clair_options *o)
 {
 	static const char *const worlds[] = { "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE",
@@ -69,7 +83,9 @@ int clair_options_environment(struct clair_options *o)
 	char node[64];
 	int r = 0;
 
-	if (clair_words_get(&o->order, "world") || !world || strtoul(world, NULL, 10) < 1)
+	if (clair_words_get(&o->order, "world"))
+		return share_ranks(o, clair_words_get(&o->order, "world"), world, rank);
+	if (!world || strtoul(world, NULL, 10) < 1)
 		return 0;
 	r = clair_words_set(&o->order, "world", world);
 	bool batch = world == getenv("SLURM_NTASKS") &&

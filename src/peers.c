@@ -222,6 +222,11 @@ static void got_message(struct clair_peers *p, const struct clair_link_frame *f,
 	case P_STATUS:
 		got_status(p, f->node, m.request, text, size);
 		return;
+	case P_DONE:
+		pthread_mutex_lock(&p->lock);
+		n->done = true;
+		pthread_mutex_unlock(&p->lock);
+		return;
 	}
 garbage:
 	clair_count(&p->stats->error_peer, 1);
@@ -336,6 +341,25 @@ bool clair_peers_keeps(const struct clair_peers *p, uint32_t id)
 {
 	return clair_peers_home(p, id) == p->self ||
 	       (p->placement && clair_placement_copy(p->placement, id));
+}
+
+bool clair_peers_done(struct clair_peers *p)
+{
+	bool all = true;
+
+	pthread_mutex_lock(&p->lock);
+	bool first = p->hello && !p->nodes[p->self].done;
+	if (first)
+		p->nodes[p->self].done = true;
+	for (uint32_t i = 0; i < p->count; i++)
+		all = all && (p->nodes[i].done || !peers_is_up(p, i));
+	pthread_mutex_unlock(&p->lock);
+	for (uint32_t i = 0; first && i < p->count; i++) {
+		struct peer_message m = { .kind = P_DONE };
+		if (i != p->self)
+			peers_send(p, i, &m, NULL, 0);
+	}
+	return all;
 }
 
 void clair_peers_tell_found(struct clair_peers *p, uint32_t folder, const char *text)

@@ -119,6 +119,9 @@ void clair_peers_answer(struct clair_peers *peers, uint16_t node,
 			const struct clair_piece *piece, void (*sent)(void *arg), void *arg);
 /* Tells all what was found. */
 void clair_peers_tell_found(struct clair_peers *peers, uint32_t folder, const char *text);
+/* This node's command has ended well (told to the others once): whether those of all others
+ * that are up have too. */
+bool clair_peers_done(struct clair_peers *peers);
 /* The mount ends, and with it the job's others. */
 void clair_peers_bye(struct clair_peers *peers);
 /* The report's "peers" and "node". 0 or -ENOMEM. */

@@ -22,6 +22,7 @@ enum peer_kind {
 	P_FOUND,    /* id: folder; text follows */
 	P_ASK,      /* request: say what you are */
 	P_STATUS,   /* request; text follows */
+	P_DONE,     /* its command has ended; it goes on giving what it keeps */
 };
 
 /* The head of every message between mounts. Nodes of one job are of one byte order. */
@@ -69,6 +70,7 @@ struct answer {
 struct node {
 	bool up;       /* takes part and answers */
 	bool told;     /* its info is there */
+	bool done;     /* its command has ended */
 	int64_t heard; /* monotonic ns of its last message */
 	int64_t slow_until;
 	unsigned outstanding; /* requests to it */

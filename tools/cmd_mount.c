@@ -14,6 +14,7 @@
 #include "cleanup.h"
 #include "cli.h"
 #include "daemon.h"
+#include "job.h"
 #include "unmount.h"
 
 int cmd_mount(int argc, char **argv);
@@ -22,6 +23,8 @@ struct mount {
 	struct cli *cli;
 	char *source, *mountpoint; /* absolute */
 	int source_fd;
+	int link; /* to the peer process, or -1 */
+	pid_t peer;
 	bool foreground;
 };
 
@@ -66,6 +69,7 @@ static int serve(struct mount *m, int ready_fd)
 		.mountpoint = m->mountpoint,
 		.fuse_fd = -1,
 		.root_fd = -1,
+		.link_fd = m->link,
 		.ready_fd = ready_fd,
 		.leave = ready_fd >= 0,
 		.lifeline_fd = -1,
@@ -83,6 +87,45 @@ static _Noreturn void be_daemon(struct mount *m, int ready_fd)
 	dup2(null, STDIN_FILENO);
 	dup2(null, STDOUT_FILENO);
 	exit(serve(m, ready_fd));
+}
+
+static volatile sig_atomic_t mount_process;
+
+static void end_mount(int sig)
+{
+	(void)sig;
+	if (mount_process > 0)
+		kill(mount_process, SIGTERM);
+}
+
+/* Under an MPI launcher, which ends the job when this process ends: until the mount is
+ * unmounted, and its peer process has taken its leave. */
+static int stay(const struct mount *m, pid_t daemon)
+{
+	struct sigaction action = { .sa_handler = end_mount, .sa_flags = SA_RESTART };
+	int status = 0;
+
+	mount_process = daemon;
+	sigaction(SIGTERM, &action, NULL);
+	sigaction(SIGINT, &action, NULL);
+	sigaction(SIGHUP, &action, NULL);
+	while (waitpid(daemon, &status, 0) < 0 && errno == EINTR)
+		;
+	mount_process = 0;
+	while (waitpid(m->peer, NULL, 0) < 0 && errno == EINTR)
+		;
+	return WIFEXITED(status) ? WEXITSTATUS(status) : CLI_FAILURE;
+}
+
+/* Under MPI the peer process comes first: its place in the job is this process's. */
+static void start_peer(struct mount *m)
+{
+	m->link = -1;
+	if (!m->cli->options.peers || !clair_job_launched())
+		return;
+	int r = clair_job_spawn(&m->link, &m->peer);
+	if (r < 0)
+		fprintf(stderr, "clairfs: no peers: %s\n", strerror(-r));
 }
 
 static int in_background(struct mount *m)
@@ -110,10 +153,14 @@ static int in_background(struct mount *m)
 		have += (size_t)n;
 	}
 	line[have] = '\0';
+	if (m->link >= 0)
+		close(m->link);
 	if (!strcmp(line, CLAIR_DAEMON_READY))
-		return CLI_OK;
+		return m->link >= 0 ? stay(m, pid) : CLI_OK;
 	int status = 1 << 8;
 	waitpid(pid, &status, 0);
+	if (m->link >= 0)
+		kill(m->peer, SIGKILL);
 	if (!have)
 		return cli_failure("the daemon ended before the mount was ready");
 	return WIFEXITED(status) && WEXITSTATUS(status) == CLI_MISTAKE ?
@@ -144,8 +191,13 @@ int cmd_mount(int argc, char **argv)
 		return status;
 	struct mount m = { .cli = &cli, .source_fd = -1 };
 	status = find_places(&m);
+	m.link = -1;
+	if (status == CLI_OK)
+		start_peer(&m);
 	if (status == CLI_OK)
 		status = foreground ? serve(&m, -1) : in_background(&m);
+	if (foreground && m.link >= 0)
+		waitpid(m.peer, NULL, 0);
 	free(m.source);
 	free(m.mountpoint);
 	cli_finish(&cli);
