@@ -298,13 +298,9 @@ static void seek_list(struct clair_learn *l)
 	if (has && is_new) {
 		l->tried_pass = start.pass + 1;
 		yes = clair_learn_try(l, &before, l->tries++, &start, &folder, &words);
-		/* More opens came meanwhile. */
-		pthread_mutex_lock(&l->lock);
-		clair_learn_take_start(l, &start);
-		pthread_mutex_unlock(&l->lock);
 	}
-	if (has && !yes)
-		yes = clair_learn_retry(l, &start, &folder, &words);
+	if (has && !yes) /* more opens came meanwhile */
+		yes = clair_learn_retry(l, &folder, &words);
 	if (yes)
 		hand_over(l, folder, &words, false, &before);
 	clair_words_finish(&words);

@@ -108,14 +108,13 @@ bool clair_learn_lies_in(const uint8_t *mark, uint32_t count, const uint32_t *or
 
 /* --- learn_try.c: lists ------------------------------------------------------------------------ */
 
-/* Makes the orders that usual samplers with usual seeds would go on with after P, epoch EPOCH;
- * looks at each at once. True: *FOLDER and WORDS are the answer. */
+/* Makes the orders that usual samplers with usual seeds would go on with after P, epoch EPOCH,
+ * the likeliest at once, the others when opens have come that do not fit those. True: *FOLDER and WORDS are the answer. */
 bool clair_learn_try(struct clair_learn *l, const struct clair_pass *p, uint64_t epoch,
 		     const struct learn_start *start, uint32_t *folder,
 		     struct clair_words *words);
-/* The same with a later START, without making them again. */
-bool clair_learn_retry(struct clair_learn *l, const struct learn_start *start,
-		       uint32_t *folder, struct clair_words *words);
+/* The same with the opens that came since. */
+bool clair_learn_retry(struct clair_learn *l, uint32_t *folder, struct clair_words *words);
 void clair_learn_forget(struct clair_learn *l);
 /* The begin of the pass that is open. lock */
 void clair_learn_take_start(struct clair_learn *l, struct learn_start *start);

@@ -21,6 +21,12 @@
 /* Samples above which only few seeds are tried, since a permutation takes a while. */
 #define LARGE 200000
 #define FEW_SEEDS 8
+/* So many are tried at once, the others when the processor has nothing better to do; and only
+ * when some opens did not fit the first one. */
+#define HASTY_SEEDS 8
+#define PATIENT_OPENS 12
+/* The most samples that a loader may have left out at the end of an epoch. */
+#define LEFT_OUT 256
 
 static const uint64_t seeds[] = { 0,	42,   1234, 1337, 1,	2,    3,     7,	    10,	  12,
 				  21,	99,   100,  111,  123,	2020, 2021,  2022,  2023, 2024,
@@ -71,6 +77,10 @@ struct learn_hypotheses {
 	uint64_t pass; /* number of the pass that should follow */
 	bool known;    /* its readers are */
 	size_t entries;
+	/* What is tried next: a seed, then numbers of samples that were left out. */
+	size_t next_seed;
+	uint32_t next_left_out;
+	uint32_t looked; /* opens that all were held against */
 };
 
 void clair_learn_forget(struct clair_learn *l)
@@ -211,22 +221,37 @@ static bool follows(const struct learn_hypotheses *h, const struct hypothesis *x
 				   x->count, h->known);
 }
 
-/* One sampler with one seed, over all deals. The one that fits, or NULL. */
+/* The opens of now; when there are many more than before, all that was tried is held against
+ * them. The one that fits, or NULL. */
+static const struct hypothesis *look_again(struct clair_learn *l, struct learn_start *start)
+{
+	struct learn_hypotheses *h = l->hypotheses;
+
+	pthread_mutex_lock(&l->lock);
+	clair_learn_take_start(l, start);
+	pthread_mutex_unlock(&l->lock);
+	if (start->pass != h->pass || start->count < h->looked + 2 + h->looked / 4)
+		return NULL;
+	h->looked = start->count;
+	for (size_t i = 0; i < h->count; i++)
+		if (follows(h, &h->items[i], start))
+			return &h->items[i];
+	return NULL;
+}
+
+/* One sampler with one seed, over all deals. */
 static const struct hypothesis *try_one(struct clair_learn *l, const struct variant *v,
 					uint64_t seed, uint32_t left_out)
 {
 	struct learn_hypotheses *h = l->hypotheses;
 	struct clair_indices first = { 0 }, second = { 0 };
-	const struct hypothesis *found = NULL;
 	uint32_t n = h->deals[0].samples + left_out;
 	struct learn_start start;
+	const struct hypothesis *found = look_again(l, &start);
 
-	if (two_epochs(v, seed, n, h->epoch, &first, &second) == 0) {
+	if (!found && two_epochs(v, seed, n, h->epoch, &first, &second) == 0) {
 		autofree uint32_t *where = invert(&first);
 
-		pthread_mutex_lock(&l->lock);
-		clair_learn_take_start(l, &start);
-		pthread_mutex_unlock(&l->lock);
 		for (unsigned d = 0; d < h->deal_count && where && !found; d++) {
 			struct hypothesis *x = NULL;
 
@@ -411,32 +436,71 @@ static void set_patience(bool patient)
 	pthread_setschedparam(pthread_self(), patient ? SCHED_IDLE : SCHED_OTHER, &none);
 }
 
-static const struct hypothesis *try_all(struct clair_learn *l, uint32_t left_out,
-					size_t seed_count)
+static const struct hypothesis *try_seeds(struct clair_learn *l, const struct learn_start *start)
 {
+	struct learn_hypotheses *h = l->hypotheses;
 	const struct hypothesis *found = NULL;
+	size_t count = h->deals[0].samples > LARGE ? FEW_SEEDS : SEEDS;
 
-	for (size_t s = 0; s < seed_count && !found; s++) {
+	for (; h->next_seed < count && !found; h->next_seed++) {
+		size_t s = h->next_seed;
+
+		if (s && start->count < PATIENT_OPENS)
+			return NULL;
 		/* The most usual answers must come within the first opens of an epoch, when
-		 * loaders are busiest; the others have time. */
-		set_patience(s > 0);
+		 * loaders are busiest. */
+		set_patience(s >= HASTY_SEEDS);
 		for (size_t v = 0; v < VARIANTS && !found; v++) {
 			if (atomic_load(&l->cancel))
-				break;
+				return NULL;
 			if (s == 0 || variants[v].seeded)
-				found = try_one(l, &variants[v], seeds[s], left_out);
+				found = try_one(l, &variants[v], seeds[s], 0);
 		}
 	}
 	return found;
+}
+
+/* The last batch of each epoch may have been left out: then all others are full. */
+static const struct hypothesis *try_left_out(struct clair_learn *l)
+{
+	struct learn_hypotheses *h = l->hypotheses;
+	const struct hypothesis *found = NULL;
+	uint32_t n = h->deals[0].samples, longest = 0;
+
+	for (unsigned d = 0; d < h->deal_count; d++)
+		if (n % h->deals[d].deal.batch == 0 && h->deals[d].deal.batch > longest)
+			longest = h->deals[d].deal.batch;
+	longest = longest < LEFT_OUT ? longest : LEFT_OUT;
+	for (; h->next_left_out < longest && n <= LARGE / 4 && !found; h->next_left_out++)
+		for (size_t v = 0; v < 3 && !found && !atomic_load(&l->cancel); v++)
+			found = try_one(l, &variants[v], 0, h->next_left_out);
+	return found;
+}
+
+/* Holds what was tried against the opens of now, and tries more. */
+static bool go_on(struct clair_learn *l, uint32_t *folder, struct clair_words *words)
+{
+	struct learn_hypotheses *h = l->hypotheses;
+	struct learn_start start;
+	const struct hypothesis *found = look_again(l, &start);
+
+	if (start.pass != h->pass)
+		return false;
+	if (!found)
+		found = try_seeds(l, &start);
+	if (!found && start.count >= PATIENT_OPENS)
+		found = try_left_out(l);
+	set_patience(false);
+	return give(l, found, folder, words);
 }
 
 bool clair_learn_try(struct clair_learn *l, const struct clair_pass *p, uint64_t epoch,
 		     const struct learn_start *start, uint32_t *folder,
 		     struct clair_words *words)
 {
-	clair_learn_forget(l);
 	const char *index = clair_words_get(&l->given, "index");
 
+	clair_learn_forget(l);
 	if (!l->list_file || (index && strcmp(index, "auto")))
 		return false;
 	struct learn_hypotheses *h = l->hypotheses = calloc(1, sizeof *h);
@@ -445,32 +509,15 @@ bool clair_learn_try(struct clair_learn *l, const struct clair_pass *p, uint64_t
 	h->epoch = epoch;
 	h->pass = start->pass;
 	h->known = start->count && start->known[0];
+	h->next_left_out = 1;
 	if (find_deals(l, p) < 0) {
 		clair_learn_forget(l);
 		return false;
 	}
-	uint32_t n = h->deals[0].samples;
-	const struct hypothesis *found = try_all(l, 0, n > LARGE ? FEW_SEEDS : SEEDS);
-	/* The last batch may have been left out: then all are full. */
-	uint32_t longest = 1;
-	for (unsigned d = 0; d < h->deal_count; d++)
-		if (n % h->deals[d].deal.batch == 0 && h->deals[d].deal.batch > longest)
-			longest = h->deals[d].deal.batch;
-	longest = longest < 257 ? longest : 257;
-	for (uint32_t out = 1; out < longest && n <= LARGE / 4 && !found; out++)
-		for (size_t v = 0; v < 3 && !found && !atomic_load(&l->cancel); v++)
-			found = try_one(l, &variants[v], 0, out);
-	set_patience(false);
-	return give(l, found, folder, words);
+	return go_on(l, folder, words);
 }
 
-bool clair_learn_retry(struct clair_learn *l, const struct learn_start *start,
-		       uint32_t *folder, struct clair_words *words)
+bool clair_learn_retry(struct clair_learn *l, uint32_t *folder, struct clair_words *words)
 {
-	struct learn_hypotheses *h = l->hypotheses;
-
-	for (size_t i = 0; h && i < h->count && !atomic_load(&l->cancel); i++)
-		if (follows(h, &h->items[i], start) && give(l, &h->items[i], folder, words))
-			return true;
-	return false;
+	return l->hypotheses && go_on(l, folder, words);
 }
