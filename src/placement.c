@@ -13,6 +13,9 @@
 /* Draws before a node is chosen among those alive by looking at all of them. */
 #define DRAWS 64
 
+/* Ranks that read everything: from this number on one list does for all. */
+#define ALIKE 16
+
 #define WORDS(count) (((size_t)(count) + 63) / 64)
 
 static const struct clair_policy *const policies[] = {
@@ -165,6 +168,27 @@ uint32_t clair_placement_epochs(const struct clair_placement_input *input,
 	uint64_t all = clair_stream_end_epoch(stream) - clair_stream_first_epoch(stream);
 
 	return (uint32_t)(all < most ? all : most);
+}
+
+int clair_placement_walk(const struct clair_placement_input *input, size_t s,
+			 enum clair_walk *out)
+{
+	struct clair_stream *stream = input->streams[s];
+	struct clair_indices ids = { 0 };
+	uint32_t count;
+
+	*out = CLAIR_WALK_UNKNOWN;
+	if (!clair_stream_known(stream))
+		return 0;
+	*out = CLAIR_WALK_RANKS;
+	if (clair_stream_world(stream) <= ALIKE || !clair_placement_epochs(input, stream))
+		return 0;
+	int r = clair_stream_ids(stream, clair_stream_first_epoch(stream), 0, &ids);
+	clair_stream_samples(stream, &count);
+	if (r == 0 && (double)ids.count * clair_stream_world(stream) > (double)ALIKE * count)
+		*out = CLAIR_WALK_ALIKE;
+	clair_indices_finish(&ids);
+	return r;
 }
 
 uint16_t clair_placement_home(const struct clair_placement *p, uint32_t id)

@@ -56,6 +56,11 @@ static inline uint64_t clair_placement_size(const struct clair_placement_input *
 /* OWNER (by id, all CLAIR_NO_NODE) becomes the stream that each regular file belongs to.
  * 0 or -EINVAL: a stream that is not of this catalog. */
 int clair_placement_claim(const struct clair_placement_input *input, uint16_t *owner);
+/* How the ranks of stream S read: whether their lists are gone through. Not when the order
+ * is unknown, and not when very many read (nearly) everything: then all are alike. */
+enum clair_walk { CLAIR_WALK_RANKS, CLAIR_WALK_UNKNOWN, CLAIR_WALK_ALIKE };
+int clair_placement_walk(const struct clair_placement_input *input, size_t s,
+			 enum clair_walk *out);
 /* How many epochs of STREAM are looked at. */
 uint32_t clair_placement_epochs(const struct clair_placement_input *input,
 				const struct clair_stream *stream);

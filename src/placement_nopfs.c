@@ -27,6 +27,7 @@ struct part {
 struct job {
 	const struct clair_placement_input *input;
 	struct clair_placement *p;
+	enum clair_walk *walk; /* by stream */
 	uint16_t *owner;  /* by id */
 	uint32_t *best;   /* by id: class * 2^31 + place of the holder so far */
 	uint8_t *count;   /* by id: reads of the node in hand; then its class */
@@ -75,7 +76,7 @@ static int collect(struct job *j, size_t most)
 	for (uint32_t e = 0; e < j->epochs && r == 0; e++) {
 		for (size_t s = 0; s < input->stream_count && r == 0; s++) {
 			struct clair_stream *stream = input->streams[s];
-			if (!clair_stream_known(stream) ||
+			if (j->walk[s] != CLAIR_WALK_RANKS ||
 			    e >= clair_placement_epochs(input, stream))
 				continue;
 			uint32_t world = clair_stream_world(stream);
@@ -233,7 +234,8 @@ static int do_all(struct job *j)
 	return r;
 }
 
-/* Where nothing is known NoPFS cannot do anything: a home by the hash, where it has room. */
+/* Where nothing is known NoPFS cannot do anything; where all read all it would keep the same
+ * on every node: a home by the hash, where it has room. */
 static void place_unknown(struct job *j)
 {
 	struct clair_placement *p = j->p;
@@ -244,7 +246,7 @@ static void place_unknown(struct job *j)
 	}
 	for (uint32_t id = 0; id < p->count; id++) {
 		if (j->owner[id] == CLAIR_NO_NODE ||
-		    clair_stream_known(j->input->streams[j->owner[id]]))
+		    j->walk[j->owner[id]] == CLAIR_WALK_RANKS)
 			continue;
 		uint64_t size = clair_placement_size(j->input, id);
 		uint16_t node = clair_placement_pick(p, clair_placement_mix(id, 0));
@@ -259,7 +261,13 @@ static int job_init(struct job *j)
 {
 	size_t room = j->p->count + 1ul;
 
+	j->walk = calloc(j->input->stream_count + 1, sizeof *j->walk);
+	if (!j->walk)
+		return -ENOMEM;
 	for (size_t s = 0; s < j->input->stream_count; s++) {
+		int r = clair_placement_walk(j->input, s, &j->walk[s]);
+		if (r < 0)
+			return r;
 		uint32_t epochs = clair_placement_epochs(j->input, j->input->streams[s]);
 		j->epochs = epochs > j->epochs ? epochs : j->epochs;
 	}
@@ -290,6 +298,7 @@ static int place(const struct clair_placement_input *input, struct clair_placeme
 	} else {
 		clair_placement_free(j.p);
 	}
+	free(j.walk);
 	free(j.owner);
 	free(j.best);
 	free(j.count);

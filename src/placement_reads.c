@@ -19,6 +19,7 @@ struct pass {
 	struct clair_placement_reads *reads;
 	uint16_t *owner; /* the stream by id: P's homes */
 	uint16_t stream;
+	enum clair_walk walk;
 	uint32_t last; /* latest of the first reads in this stream */
 };
 
@@ -98,13 +99,11 @@ static int note_stream(struct pass *a)
 	return r;
 }
 
-/* What the order does not say: a node by the hash. In an unknown order each is read once
- * an epoch, as most are. */
+/* What was not gone through: a node by the hash. In an unknown order each is read once an
+ * epoch, as most are; where all ranks are alike, by SELF too. */
 static void fill_in(struct pass *a, const uint32_t *samples, uint32_t count)
 {
-	const struct clair_stream *stream = a->input->streams[a->stream];
-	bool known = clair_stream_known(stream);
-	uint32_t epochs = clair_placement_epochs(a->input, stream);
+	uint32_t epochs = clair_placement_epochs(a->input, a->input->streams[a->stream]);
 
 	for (uint32_t i = 0; i < count; i++) {
 		struct clair_reads *x = &a->reads->of[samples[i]];
@@ -112,10 +111,11 @@ static void fill_in(struct pass *a, const uint32_t *samples, uint32_t count)
 		if (a->owner[samples[i]] != a->stream || x->count)
 			continue;
 		x->node[0] = clair_placement_pick(a->p, clair_placement_mix(samples[i], 0));
-		if (known)
+		if (a->walk == CLAIR_WALK_RANKS)
 			continue;
 		a->reads->when[samples[i]] = a->last = i;
 		x->count = epochs < UINT8_MAX ? (uint8_t)epochs : UINT8_MAX;
+		x->own = a->walk == CLAIR_WALK_ALIKE ? x->count : 0;
 		for (uint32_t k = 1; k < x->count && k < CLAIR_PLACEMENT_READERS; k++)
 			x->node[k] = x->node[0];
 	}
@@ -182,7 +182,8 @@ int clair_placement_reads_init(const struct clair_placement_input *input,
 	for (size_t s = 0; s < input->stream_count && r == 0; s++) {
 		a.stream = (uint16_t)s;
 		a.last = 0;
-		if (clair_stream_known(input->streams[s]))
+		r = clair_placement_walk(input, s, &a.walk);
+		if (r == 0 && a.walk == CLAIR_WALK_RANKS)
 			r = note_stream(&a);
 		if (r == 0)
 			r = list_stream(&a);

@@ -11,129 +11,7 @@
 #include <unistd.h>
 
 #include "cleanup.h"
-#include "order_vectors.h"
-#include "placement.h"
-
-#define NODES 64
-
-/* A job whose samples are numbers, with one stream. */
-struct job {
-	struct clair_stream *stream;
-	struct clair_placement_node nodes[NODES];
-	uint16_t node_of_rank[4 * NODES];
-	const uint16_t *ranks;
-	uint64_t *sizes, bytes;
-	struct clair_placement_input input;
-};
-
-static uint64_t drawn = 1;
-
-static uint64_t draw(uint64_t below)
-{
-	drawn = drawn * 6364136223846793005u + 1442695040888963407u;
-	return (drawn >> 20) % below;
-}
-
-static void words_of(const char *text, struct clair_words *words)
-{
-	autofree char *copy = strdup(text);
-	char *rest = copy, *word;
-
-	while ((word = strsep(&rest, " "))) {
-		char *value = strchr(word, '=');
-		if (!value)
-			continue;
-		*value++ = '\0';
-		cr_assert_eq(clair_words_set(words, word, value), 0);
-	}
-}
-
-/* WORLD ranks, node after node; sizes between 1 and LARGEST. */
-static void job_init(struct job *j, uint32_t n, uint32_t nodes, uint32_t world,
-		     uint64_t largest, const char *text)
-{
-	struct clair_words words = { 0 };
-	char *error = NULL, number[16];
-
-	*j = (struct job){ 0 };
-	words_of(text, &words);
-	snprintf(number, sizeof number, "%u", world);
-	clair_words_set(&words, "world", number);
-	cr_assert_eq(clair_stream_new_numbers(n, &words, &j->stream, &error), 0, "%s", error);
-	clair_words_finish(&words);
-	j->sizes = malloc((n + 1ul) * sizeof *j->sizes);
-	for (uint32_t i = 0; i < n; i++)
-		j->bytes += j->sizes[i] = 1 + draw(largest);
-	for (uint32_t rank = 0; rank < world; rank++)
-		j->node_of_rank[rank] = (uint16_t)((uint64_t)rank * nodes / world);
-	j->ranks = j->node_of_rank;
-	j->input = (struct clair_placement_input){
-		.nodes = j->nodes, .node_count = nodes, .streams = &j->stream,
-		.stream_count = 1, .node_of_rank = &j->ranks, .sizes = j->sizes, .count = n,
-	};
-}
-
-/* Room for PERCENT of the bytes in all, half RAM; UNEVEN: node k has k + 1 shares. */
-static void job_room(struct job *j, uint32_t percent, bool uneven)
-{
-	uint32_t nodes = j->input.node_count;
-	uint64_t shares = uneven ? nodes * (nodes + 1ul) / 2 : nodes;
-
-	for (uint32_t i = 0; i < nodes; i++) {
-		uint64_t room = j->bytes * percent / 100 * (uneven ? i + 1 : 1) / shares;
-		j->nodes[i].ram = room / 2;
-		j->nodes[i].cache = room - room / 2;
-	}
-}
-
-static void job_finish(struct job *j)
-{
-	clair_stream_free(j->stream);
-	free(j->sizes);
-}
-
-static struct clair_placement *place(struct job *j, const char *policy, uint32_t self)
-{
-	struct clair_placement *p = NULL;
-
-	j->input.self = self;
-	cr_assert_eq(clair_policy_find(policy)->place(&j->input, &p), 0);
-	return p;
-}
-
-static uint64_t room_of(const struct job *j, uint32_t node)
-{
-	return j->nodes[node].ram + j->nodes[node].cache;
-}
-
-/* By sample and node: reads over the looked-at epochs; by sample: node of the first. */
-static void count_reads(struct job *j, uint32_t epochs, uint8_t (*reads)[NODES],
-			uint16_t *first)
-{
-	struct clair_indices ids[4 * NODES] = { 0 };
-	uint32_t world = clair_stream_world(j->stream);
-
-	memset(first, 0xff, j->input.count * sizeof *first);
-	for (uint32_t e = 0; e < epochs; e++) {
-		size_t longest = 0;
-		for (uint32_t r = 0; r < world; r++) {
-			cr_assert_eq(clair_stream_ids(j->stream, e, r, &ids[r]), 0);
-			longest = ids[r].count > longest ? ids[r].count : longest;
-		}
-		for (size_t i = 0; i < longest; i++) {
-			for (uint32_t r = 0; r < world; r++) {
-				if (i >= ids[r].count)
-					continue;
-				uint32_t id = ids[r].at[i];
-				reads[id][j->ranks[r]]++;
-				if (first[id] == CLAIR_NO_NODE)
-					first[id] = j->ranks[r];
-			}
-		}
-	}
-	for (uint32_t r = 0; r < world; r++)
-		clair_indices_finish(&ids[r]);
-}
+#include "placement_job.h"
 
 /* What holds for any placement of ours. */
 static void check_all(struct job *j, struct clair_placement *p)
@@ -154,15 +32,15 @@ static void check_all(struct job *j, struct clair_placement *p)
 	}
 	for (uint32_t i = 0; i < nodes; i++) {
 		cr_assert_eq(filled[i], clair_placement_filled(p, i));
-		cr_assert_leq(filled[i], room_of(j, i));
-		if (room_of(j, i) - filled[i] > largest)
-			largest = room_of(j, i) - filled[i];
+		cr_assert_leq(filled[i], job_room_of(j, i));
+		if (job_room_of(j, i) - filled[i] > largest)
+			largest = job_room_of(j, i) - filled[i];
 	}
 	for (uint32_t id = 0; id < j->input.count; id++)
 		cr_assert(clair_placement_home(p, id) != CLAIR_NO_NODE ||
 				  j->sizes[id] > largest,
 			  "%u would still fit", id);
-	cr_assert_leq(copied, room_of(j, j->input.self) - filled[j->input.self]);
+	cr_assert_leq(copied, job_room_of(j, j->input.self) - filled[j->input.self]);
 }
 
 Test(placement, policies)
@@ -183,22 +61,22 @@ Test(placement, any_input)
 
 	for (int round = 0; round < 240; round++) {
 		struct job j;
-		uint32_t nodes = 1 + (uint32_t)draw(9);
+		uint32_t nodes = 1 + (uint32_t)job_draw(9);
 		uint64_t hash = 0;
 
-		job_init(&j, (uint32_t)draw(round % 3 ? 1500 : 12), nodes,
-			 nodes * (1 + (uint32_t)draw(3)), 1 + draw(5000), orders[round % 8]);
-		job_room(&j, (uint32_t)draw(250), round & 8);
+		job_init(&j, (uint32_t)job_draw(round % 3 ? 1500 : 12), nodes,
+			 nodes * (1 + (uint32_t)job_draw(3)), 1 + job_draw(5000), orders[round % 8]);
+		job_room(&j, (uint32_t)job_draw(250), round & 8);
 		if (round & 16)
-			j.nodes[draw(nodes)] = (struct clair_placement_node){ 0 };
+			j.nodes[job_draw(nodes)] = (struct clair_placement_node){ 0 };
 		for (uint32_t self = 0; self < nodes; self++) {
-			struct clair_placement *p = place(&j, "clairfs", self);
+			struct clair_placement *p = job_place(&j, "clairfs", self);
 			check_all(&j, p);
 			if (self == 0)
 				hash = clair_placement_hash(p);
 			cr_assert_eq(clair_placement_hash(p), hash);
 			clair_placement_free(p);
-			clair_placement_free(place(&j, "nopfs", self));
+			clair_placement_free(job_place(&j, "nopfs", self));
 		}
 		job_finish(&j);
 	}
@@ -214,12 +92,12 @@ Test(placement, even_and_at_the_first_reader)
 		job_room(&j, 130, uneven);
 		uint8_t(*reads)[NODES] = calloc(n, sizeof *reads);
 		uint16_t *first = malloc(n * sizeof *first);
-		count_reads(&j, 8, reads, first);
-		struct clair_placement *p = place(&j, "clairfs", 0);
+		job_reads(&j, 8, reads, first);
+		struct clair_placement *p = job_place(&j, "clairfs", 0);
 		check_all(&j, p);
 		for (uint32_t i = 0; i < 8; i++) {
 			double level = (double)clair_placement_filled(p, i) /
-				       (double)room_of(&j, i);
+				       (double)job_room_of(&j, i);
 			cr_assert_lt(fabs(level * 1.3 - 1), 0.02, "node %u: %f", i, level);
 		}
 		for (uint32_t id = 0; id < n; id++) {
@@ -270,7 +148,7 @@ Test(placement, overflow_is_spread)
 
 		job_init(&j, 120001, 4, 4, 1000, orders[i]);
 		job_room(&j, 60, i == 2);
-		struct clair_placement *p = place(&j, "clairfs", 1);
+		struct clair_placement *p = job_place(&j, "clairfs", 1);
 		check_all(&j, p);
 		check_overflow(&j, p, 0, 0.4, 0.01);
 		check_overflow(&j, p, 3, 0.4, i ? 0.04 : 0.01);
@@ -287,7 +165,7 @@ Test(placement, ties_to_ranks)
 	job_init(&j, 4000, 4, 8, 1, "seed=1 sampler=dali-file shuffle_after_epoch=0 "
 				    "random_shuffle=1 stick_to_shard=1");
 	job_room(&j, 110, false);
-	struct clair_placement *p = place(&j, "clairfs", 0);
+	struct clair_placement *p = job_place(&j, "clairfs", 0);
 	for (uint32_t rank = 0; rank < 8; rank++) {
 		cr_assert_eq(clair_stream_ids(j.stream, 5, rank, &ids), 0);
 		cr_assert_eq(ids.count, 500);
@@ -306,15 +184,15 @@ Test(placement, unknown_order)
 	job_init(&j, 30000, 6, 6, 10000, "seed=auto");
 	j.input.node_of_rank = NULL;
 	job_room(&j, 150, true);
-	struct clair_placement *p = place(&j, "clairfs", 0);
+	struct clair_placement *p = job_place(&j, "clairfs", 0);
 	check_all(&j, p);
 	for (uint32_t i = 0; i < 6; i++)
 		cr_assert_lt(fabs((double)clair_placement_filled(p, i) * 1.5 /
-					  (double)room_of(&j, i) - 1),
+					  (double)job_room_of(&j, i) - 1),
 			     0.02);
 	clair_placement_free(p);
 	job_room(&j, 50, true);
-	p = place(&j, "clairfs", 0);
+	p = job_place(&j, "clairfs", 0);
 	check_all(&j, p);
 	uint64_t left[10] = { 0 };
 	for (uint32_t id = 0; id < 30000; id++)
@@ -323,8 +201,31 @@ Test(placement, unknown_order)
 	for (int k = 0; k < 10; k++)
 		cr_assert_lt(fabs((double)left[k] * 20 / (double)j.bytes - 1), 0.06);
 	clair_placement_free(p);
-	p = place(&j, "nopfs", 0);
+	p = job_place(&j, "nopfs", 0);
 	cr_assert_gt(clair_placement_filled(p, 5), j.bytes / 10);
+	clair_placement_free(p);
+	job_finish(&j);
+}
+
+/* More ranks than are worth looking at one by one, all reading everything. */
+Test(placement, all_read_all)
+{
+	struct job j;
+	uint64_t copied = 0;
+
+	job_init(&j, 20000, 8, 64, 100, "seed=1 sampler=torch-random");
+	job_room(&j, 200, false);
+	struct clair_placement *p = job_place(&j, "clairfs", 5);
+	check_all(&j, p);
+	for (uint32_t i = 0; i < 8; i++)
+		cr_assert_lt(fabs((double)clair_placement_filled(p, i) * 8 / (double)j.bytes - 1),
+			     0.02);
+	for (uint32_t id = 0; id < 20000; id++)
+		copied += clair_placement_copy(p, id) ? j.sizes[id] : 0;
+	cr_assert_gt(copied, j.bytes / 9);
+	clair_placement_free(p);
+	p = job_place(&j, "nopfs", 5);
+	cr_assert_gt(clair_placement_filled(p, 5), j.bytes / 9);
 	clair_placement_free(p);
 	job_finish(&j);
 }
@@ -339,8 +240,8 @@ Test(placement, copies_are_what_is_read_most)
 	job_room(&j, 160, false);
 	uint8_t(*reads)[NODES] = calloc(n, sizeof *reads);
 	uint16_t *first = malloc(n * sizeof *first);
-	count_reads(&j, 8, reads, first);
-	struct clair_placement *p = place(&j, "clairfs", 2);
+	job_reads(&j, 8, reads, first);
+	struct clair_placement *p = job_place(&j, "clairfs", 2);
 	check_all(&j, p);
 	for (uint32_t id = 0; id < n; id++) {
 		uint32_t own = reads[id][2];
@@ -356,7 +257,7 @@ Test(placement, copies_are_what_is_read_most)
 	cr_assert_leq(most, least);
 	cr_assert_geq(least, 1);
 	/* all of the room that is left: 15 % of the bytes */
-	cr_assert_gt(copied + 200, room_of(&j, 2) - clair_placement_filled(p, 2));
+	cr_assert_gt(copied + 200, job_room_of(&j, 2) - clair_placement_filled(p, 2));
 	clair_placement_free(p);
 	free(reads);
 	free(first);
@@ -369,7 +270,7 @@ Test(placement, edges)
 	struct clair_placement *p;
 
 	job_init(&j, 0, 1, 1, 1, "seed=1");
-	p = place(&j, "clairfs", 0);
+	p = job_place(&j, "clairfs", 0);
 	cr_assert_eq(clair_placement_home(p, 0), CLAIR_NO_NODE);
 	cr_assert_eq(clair_placement_filled(p, 0), 0);
 	cr_assert_not(clair_placement_copy(p, 0));
@@ -380,17 +281,17 @@ Test(placement, edges)
 	job_init(&j, 100, 3, 3, 50, "seed=1");
 	j.nodes[1].cache = UINT64_MAX;
 	j.nodes[1].ram = UINT64_MAX;
-	p = place(&j, "clairfs", 0);
+	p = job_place(&j, "clairfs", 0);
 	for (uint32_t id = 0; id < 100; id++)
 		cr_assert_eq(clair_placement_home(p, id), 1);
 	clair_placement_free(p);
-	p = place(&j, "nopfs", 1);
+	p = job_place(&j, "nopfs", 1);
 	for (uint32_t id = 0; id < 100; id++)
 		cr_assert(clair_placement_home(p, id) == 1 || !clair_placement_copy(p, id));
 	clair_placement_free(p);
 	/* a rank without a node */
 	j.node_of_rank[1] = CLAIR_NO_NODE;
-	p = place(&j, "clairfs", 0);
+	p = job_place(&j, "clairfs", 0);
 	cr_assert_eq(clair_placement_filled(p, 1), j.bytes);
 	clair_placement_free(p);
 	j.node_of_rank[1] = 3;
@@ -425,7 +326,7 @@ Test(placement, homes_of_the_dead)
 
 	job_init(&j, 40000, 12, 12, 1000, "seed=3");
 	job_room(&j, 120, true);
-	struct clair_placement *p = place(&j, "clairfs", 0);
+	struct clair_placement *p = job_place(&j, "clairfs", 0);
 	for (uint32_t id = 0; id < 40000; id++)
 		cr_assert_eq(clair_placement_home_among(p, id, &all),
 			     clair_placement_home(p, id));
@@ -450,7 +351,7 @@ Test(placement, homes_of_the_dead)
 
 	/* what has no home gets none */
 	job_room(&j, 0, false);
-	p = place(&j, "clairfs", 0);
+	p = job_place(&j, "clairfs", 0);
 	cr_assert_eq(clair_placement_home_among(p, 7, &all), CLAIR_NO_NODE);
 	clair_placement_free(p);
 	job_finish(&j);
@@ -490,7 +391,7 @@ static struct clair_stream *stream_at(const struct clair_catalog *catalog, const
 	struct clair_stream *stream;
 	char *error = NULL;
 
-	words_of(text, &words);
+	job_words(text, &words);
 	cr_assert_eq(clair_stream_new(catalog, clair_catalog_find(catalog, path), &words,
 				      &stream, &error), 0, "%s", error);
 	clair_words_finish(&words);
@@ -545,179 +446,4 @@ Test(placement, streams_of_a_catalog)
 	clair_catalog_free(catalog);
 	snprintf(command, sizeof command, "rm -rf '%s'", top);
 	cr_assert_eq(system(command), 0);
-}
-
-/* --- NoPFS --------------------------------------------------------------------------- */
-
-#define F 64
-
-/* What NODE holds when it has only its first CLASSES classes. */
-static void held_by(struct job *j, uint32_t node, int classes, bool *held)
-{
-	struct clair_placement_node saved[NODES];
-
-	memcpy(saved, j->nodes, sizeof saved);
-	for (uint32_t i = 0; i < NODES && classes == 1; i++)
-		j->nodes[i].cache = 0;
-	struct clair_placement *p = place(j, "nopfs", node);
-	for (uint32_t id = 0; id < j->input.count; id++)
-		held[id] = clair_placement_copy(p, id);
-	clair_placement_free(p);
-	memcpy(j->nodes, saved, sizeof saved);
-}
-
-/* Same counts of reads as what was recorded, and the same samples but for ties. */
-static void check_class(const json_t *want, const bool *got, uint32_t n,
-			const uint8_t (*reads)[NODES], uint32_t node)
-{
-	uint32_t counts[256] = { 0 }, least = 255;
-	bool wanted[F] = { false };
-
-	for (size_t i = 0; i < json_array_size(want); i++) {
-		uint32_t id = (uint32_t)json_integer_value(json_array_get(want, i));
-		wanted[id] = true;
-		counts[reads[id][node]]++;
-		least = reads[id][node] < least ? reads[id][node] : least;
-	}
-	for (uint32_t id = 0; id < n; id++) {
-		if (got[id])
-			counts[reads[id][node]]--;
-		if (reads[id][node] > least)
-			cr_assert_eq(wanted[id], got[id], "node %u, %u", node, id);
-	}
-	for (int c = 0; c < 256; c++)
-		cr_assert_eq(counts[c], 0);
-}
-
-/* HOLDS[node][class]: home is the lowest class, then the lowest place by first use. */
-static void check_homes(struct job *j, uint32_t epochs, bool (*holds)[2][F])
-{
-	uint32_t n = j->input.count, best[F], place_of[F] = { 0 };
-	uint16_t home[F];
-	struct clair_indices ids = { 0 };
-
-	memset(best, 0xff, sizeof best);
-	memset(home, 0xff, sizeof home);
-	for (uint16_t node = 0; node < j->input.node_count; node++) {
-		uint32_t next[2] = { 0 };
-		bool seen[F] = { false };
-
-		for (uint32_t e = 0; e < epochs; e++) {
-			cr_assert_eq(clair_stream_ids(j->stream, e, node, &ids), 0);
-			for (size_t i = 0; i < ids.count; i++) {
-				uint32_t id = ids.at[i];
-				int class = holds[node][0][id] ? 0 : 1;
-				if (seen[id] || !holds[node][class][id])
-					continue;
-				seen[id] = true;
-				place_of[id] = class * 1000u + next[class]++;
-				if (place_of[id] < best[id]) {
-					best[id] = place_of[id];
-					home[id] = node;
-				}
-			}
-		}
-	}
-	struct clair_placement *p = place(j, "nopfs", 0);
-	for (uint32_t id = 0; id < n; id++)
-		cr_assert_eq(clair_placement_home(p, id), home[id], "%u", id);
-	clair_placement_free(p);
-	clair_indices_finish(&ids);
-}
-
-static void check_vector(const json_t *item)
-{
-	uint32_t n = (uint32_t)vectors_u64(item, "n"), world = (uint32_t)vectors_u64(item, "world");
-	uint32_t epochs = (uint32_t)vectors_u64(item, "epochs");
-	const json_t *words = json_object_get(item, "words");
-	const json_t *classes = json_object_get(item, "classes");
-	const json_t *recorded = json_object_get(item, "reads");
-	static uint8_t reads[F][NODES];
-	struct clair_indices ids = { 0 };
-	bool holds[4][2][F];
-	uint16_t first[F];
-	struct job j;
-	char text[128];
-
-	snprintf(text, sizeof text, "sampler=nopfs seed=%u batch=%u drop_last=%u",
-		 (unsigned)vectors_u64(words, "seed"), (unsigned)vectors_u64(words, "batch"),
-		 (unsigned)vectors_u64(words, "drop_last"));
-	cr_assert(n <= F && world <= 4);
-	job_init(&j, n, world, world, 1, text);
-	j.input.epochs = epochs;
-	memset(reads, 0, sizeof reads);
-	count_reads(&j, epochs, reads, first);
-	for (uint32_t node = 0; node < world; node++) {
-		const json_t *own = json_array_get(classes, node);
-		j.nodes[node].ram = json_array_size(json_array_get(own, 0));
-		j.nodes[node].cache = json_array_size(json_array_get(own, 1));
-		for (uint32_t e = 0; e < epochs; e++) {
-			cr_assert_eq(clair_stream_ids(j.stream, e, node, &ids), 0);
-			vectors_same(json_array_get(json_array_get(recorded, node), e), ids.at,
-				     ids.count, false, "reads");
-		}
-	}
-	for (uint32_t node = 0; node < world; node++) {
-		const json_t *own = json_array_get(classes, node);
-
-		held_by(&j, node, 1, holds[node][0]);
-		held_by(&j, node, 2, holds[node][1]);
-		for (uint32_t id = 0; id < n; id++) {
-			cr_assert(!holds[node][0][id] || holds[node][1][id]);
-			if (holds[node][0][id])
-				holds[node][1][id] = false;
-		}
-		check_class(json_array_get(own, 0), holds[node][0], n, reads, node);
-		/* what is in class 1 for sure cannot be in class 2 */
-		bool both[F];
-		json_t *all = json_copy(json_array_get(own, 0));
-		json_array_extend(all, json_array_get(own, 1));
-		for (uint32_t id = 0; id < n; id++)
-			both[id] = holds[node][0][id] || holds[node][1][id];
-		check_class(all, both, n, reads, node);
-		json_decref(all);
-	}
-	check_homes(&j, epochs, holds);
-	clair_indices_finish(&ids);
-	job_finish(&j);
-}
-
-Test(placement, nopfs_as_recorded)
-{
-	json_t *all = vectors_load("placement_nopfs");
-
-	for (size_t i = 0; i < json_array_size(all); i++)
-		check_vector(json_array_get(all, i));
-	json_decref(all);
-}
-
-/* More nodes' lists than are held at a time make no difference. */
-Test(placement, nopfs_in_passes)
-{
-	struct job j;
-	uint32_t held = 0, n = 3000;
-
-	job_init(&j, n, 16, 32, 1, "seed=8");
-	job_room(&j, 100, false);
-	j.input.epochs = 20;
-	struct clair_placement *p = place(&j, "nopfs", 3);
-	for (uint32_t id = 0; id < n; id++)
-		held += clair_placement_copy(p, id);
-	cr_assert_eq(held, room_of(&j, 3));
-	uint8_t(*reads)[NODES] = calloc(n, sizeof *reads);
-	uint16_t *first = malloc(n * sizeof *first);
-	uint32_t least = 255, most = 0;
-	count_reads(&j, 20, reads, first);
-	for (uint32_t id = 0; id < n; id++) {
-		uint32_t own = reads[id][3];
-		if (clair_placement_copy(p, id))
-			least = own < least ? own : least;
-		else
-			most = own > most ? own : most;
-	}
-	cr_assert_leq(most, least);
-	clair_placement_free(p);
-	free(reads);
-	free(first);
-	job_finish(&j);
 }
