@@ -154,6 +154,44 @@ static void print_order(const json_t *stream, FILE *f)
 	fprintf(f, "\n");
 }
 
+static void print_peers(const json_t *r, FILE *f)
+{
+	json_t *peer;
+	size_t i;
+
+	json_array_foreach(json_object_get(r, "peers"), i, peer)
+	{
+		const char *host = json_string_value(json_object_get(peer, "host"));
+		const char *state = json_string_value(json_object_get(peer, "state"));
+
+		if (i == 16) {
+			fprintf(f, "  … and %zu nodes more\n",
+				json_array_size(json_object_get(r, "peers")) - i);
+			break;
+		}
+		fprintf(f,
+			"  node %lld %s (%s): keeps %.1f MB; %.1f MB from it, %.1f MB to it, "
+			"answers within %.1f ms (half), %.1f ms (99 %%)\n",
+			(long long)number(peer, "node", NULL), host ? host : "",
+			state ? state : "",
+			(double)(number(peer, "ram", NULL) + number(peer, "cache", NULL)) / 1e6,
+			(double)number(peer, "bytes_in", NULL) / 1e6,
+			(double)number(peer, "bytes_out", NULL) / 1e6,
+			(double)number(peer, "latency_p50_us", NULL) / 1e3,
+			(double)number(peer, "latency_p99_us", NULL) / 1e3);
+	}
+	const json_t *job = json_object_get(r, "job");
+	if (job)
+		fprintf(f,
+			"  the job's %zu nodes: %.1f MB from the source (lower bound %.1f MB), in "
+			"%lld opens; it was listed %lld times\n",
+			json_array_size(json_object_get(job, "nodes")),
+			(double)number(job, "pfs_bytes", NULL) / 1e6,
+			(double)number(r, "pfs_bound_bytes", NULL) / 1e6,
+			(long long)number(job, "pfs_opens", NULL),
+			(long long)number(job, "pfs_walks", NULL));
+}
+
 void clair_report_print(const json_t *r, FILE *f)
 {
 	json_t *stream;
@@ -176,6 +214,7 @@ void clair_report_print(const json_t *r, FILE *f)
 		(long long)number(r, "pfs", "opens"),
 		(double)number(reads, "ram", "bytes") / 1e6,
 		(double)number(reads, "cache", "bytes") / 1e6);
+	print_peers(r, f);
 	if (number(r, "errors", "hash") || number(r, "errors", "cache") ||
 	    number(r, "errors", "reader") || number(r, "pfs", "errors"))
 		fprintf(f,

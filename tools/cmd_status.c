@@ -54,7 +54,7 @@ static int show(int pid, const struct status *how, json_t *list)
 
 	int r = how->wait ? wait_full(pid) : 0;
 	if (r == 0)
-		r = ask(pid, how->check ? "check" : "status", &report);
+		r = ask(pid, how->check ? "check" : how->job ? "job" : "status", &report);
 	if (r < 0)
 		return cli_failure("the mount of process %d does not answer: %s", pid,
 				   strerror(-r));
