@@ -12,11 +12,17 @@
 #include "clock.h"
 #include "log.h"
 
-/* Numbers of opens at which it is tried (again). */
-static const size_t steps[] = { 48, 96, 200, 400, 800, 1600, 3200, 6400, 12800 };
+/* Numbers of opens at which it is tried (again), and whether with all 2^32 seeds: not before
+ * that is worth it. */
+static const struct {
+	size_t opens;
+	bool full;
+} steps[] = { { 24, false },  { 48, false },   { 96, false },  { 200, false },
+	      { 400, true },  { 800, false },  { 1600, true }, { 3200, false },
+	      { 6400, true }, { 12800, false } };
 #define STEPS (sizeof steps / sizeof steps[0])
-/* From this step on all 2^32 seeds are searched: before, it could be in vain. */
-#define FULL_FROM 300
+/* Processes whose environment is read, until one says it. */
+#define MOST_ASKED 8
 
 static void set_state(struct clair_discover *d, const char *state)
 {
@@ -25,50 +31,103 @@ static void set_state(struct clair_discover *d, const char *state)
 	pthread_mutex_unlock(&d->lock);
 }
 
-/* WORLD_SIZE and RANK of a reader. */
+/* How launchers tell a process its place: torchrun, Open MPI, PMI, Slurm. The first of them
+ * that is there is right. */
+static const struct {
+	const char *world, *rank;
+} places[] = { { "WORLD_SIZE=", "RANK=" },
+	       { "OMPI_COMM_WORLD_SIZE=", "OMPI_COMM_WORLD_RANK=" },
+	       { "PMI_SIZE=", "PMI_RANK=" },
+	       { "SLURM_NTASKS=", "SLURM_PROCID=" } };
+#define PLACES (sizeof places / sizeof places[0])
+
+static bool read_number(const char *text, const char *name, uint32_t *value)
+{
+	char *end;
+	size_t length = strlen(name);
+
+	if (strncmp(text, name, length))
+		return false;
+	unsigned long number = strtoul(text + length, &end, 10);
+	if (end == text + length || *end || number > 1u << 24)
+		return false;
+	*value = (uint32_t)number;
+	return true;
+}
+
+/* World and rank of a reader. */
 static void read_environment(struct clair_discover *d, pid_t pid)
 {
+	uint32_t world[PLACES] = { 0 }, rank[PLACES] = { 0 };
 	char path[64], text[32768];
-	uint32_t world = 0, rank = 0;
+	size_t place = 0;
 
 	snprintf(path, sizeof path, "/proc/%d/environ", (int)pid);
 	autofclose FILE *f = fopen(path, "re");
 	size_t n = f ? fread(text, 1, sizeof text - 1, f) : 0;
 	text[n] = '\0';
-	for (char *p = text; p < text + n; p += strlen(p) + 1) {
-		if (!strncmp(p, "WORLD_SIZE=", 11))
-			world = (uint32_t)strtoul(p + 11, NULL, 10);
-		else if (!strncmp(p, "RANK=", 5))
-			rank = (uint32_t)strtoul(p + 5, NULL, 10);
+	for (char *p = text; p < text + n; p += strlen(p) + 1)
+		for (size_t i = 0; i < PLACES; i++)
+			if (!read_number(p, places[i].world, &world[i]))
+				read_number(p, places[i].rank, &rank[i]);
+	while (place < PLACES && !world[place])
+		place++;
+	if (place == PLACES || rank[place] >= world[place])
+		return;
+	autolock(&d->lock);
+	if (!d->world) {
+		d->world = world[place];
+		d->rank = rank[place];
 	}
-	pthread_mutex_lock(&d->lock);
-	d->world = world && rank < world ? world : 1;
-	d->rank = world && rank < world ? rank : 0;
-	pthread_mutex_unlock(&d->lock);
+}
+
+/* Whether the open is one more of the same by the same thread; *NEW: a thread that was not seen
+ * of late. lock */
+static bool is_repeat(struct clair_discover *d, pid_t pid, uint32_t id, bool *new)
+{
+	unsigned at = (unsigned)pid * 2654435761u >> 24;
+	bool same = d->count && d->readers[at].pid == pid;
+	bool repeat = same && d->readers[at].last == id;
+
+	*new = !same;
+	d->readers[at].pid = pid;
+	d->readers[at].last = id;
+	return repeat;
+}
+
+/* lock */
+static bool keep(struct clair_discover *d, pid_t pid, uint32_t id)
+{
+	if (d->count == d->room) {
+		size_t room = d->room ? d->room * 2 : 1024;
+		uint32_t *ids = realloc(d->ids, room * sizeof *ids);
+		if (ids)
+			d->ids = ids;
+		pid_t *pids = realloc(d->pids, room * sizeof *pids);
+		if (pids)
+			d->pids = pids;
+		if (!ids || !pids)
+			return false;
+		d->room = room;
+	}
+	d->ids[d->count] = id;
+	d->pids[d->count++] = pid;
+	return true;
 }
 
 void clair_discover_open(struct clair_discover *d, pid_t pid, uint32_t id)
 {
-	bool ask = false;
+	bool ask = false, new;
 
 	pthread_mutex_lock(&d->lock);
-	if (!d->settled && d->count < CLAIR_DISCOVER_OPENS &&
-	    (!d->count || d->ids[d->count - 1] != id)) {
-		if (d->count == d->room) {
-			size_t room = d->room ? d->room * 2 : 1024;
-			uint32_t *ids = realloc(d->ids, room * sizeof *ids);
-			if (ids) {
-				d->ids = ids;
-				d->room = room;
-			}
-		}
-		if (d->count < d->room)
-			d->ids[d->count++] = id;
+	if (!d->settled && d->count < CLAIR_DISCOVER_OPENS && !is_repeat(d, pid, id, &new) &&
+	    keep(d, pid, id)) {
 		if (d->count == 1)
 			d->begun_ns = clair_now_ns();
-		ask = pid > 0 && !d->world;
+		ask = pid > 0 && new && !d->world && d->asked < MOST_ASKED;
+		d->asked += ask;
 		for (size_t i = 0; i < STEPS; i++)
-			if (d->count == steps[i])
+			if (d->count == steps[i].opens)
 				pthread_cond_signal(&d->change);
 	}
 	pthread_mutex_unlock(&d->lock);
@@ -94,9 +153,22 @@ void clair_discover_again(struct clair_discover *d)
 static size_t next_step(const struct clair_discover *d, size_t done)
 {
 	for (size_t i = 0; i < STEPS; i++)
-		if (steps[i] > done && steps[i] <= d->count)
-			return steps[i];
+		if (steps[i].opens > done && steps[i].opens <= d->count)
+			return steps[i].opens;
 	return d->finishing && d->count > done ? d->count : 0;
+}
+
+/* Whether all seeds are searched with COUNT opens: once all that was opened is there, they are.
+ * lock */
+static bool is_full(const struct clair_discover *d, size_t count)
+{
+	/* When more opens wait, they may say it at a lower price. */
+	if (next_step(d, count))
+		return false;
+	for (size_t i = 0; i < STEPS; i++)
+		if (steps[i].opens == count && steps[i].full)
+			return true;
+	return d->finishing && count == d->count;
 }
 
 static bool hand_over(struct clair_discover *d, uint32_t folder,
@@ -123,22 +195,34 @@ static bool hand_over(struct clair_discover *d, uint32_t folder,
 	return false;
 }
 
+/* A copy of the first COUNT opens; false: they are gone. */
+static bool copy_opens(struct clair_discover *d, size_t count, uint64_t generation,
+		       uint32_t *ids, pid_t *pids)
+{
+	autolock(&d->lock);
+	bool enough = d->generation == generation && d->count >= count;
+	if (enough) {
+		memcpy(ids, d->ids, count * sizeof *ids);
+		memcpy(pids, d->pids, count * sizeof *pids);
+	}
+	atomic_store(&d->cancel, d->stopping || !enough);
+	return enough;
+}
+
 static void think(struct clair_discover *d, size_t count, bool full, uint64_t generation)
 {
 	struct clair_words words = { 0 };
 	autofree uint32_t *ids = malloc(count * sizeof *ids);
+	autofree pid_t *pids = malloc(count * sizeof *pids);
+	struct opened opened;
 	uint32_t folder = 0;
 
-	if (!ids)
+	if (!ids || !pids || !copy_opens(d, count, generation, ids, pids) ||
+	    clair_opened_init(&opened, ids, pids, count) < 0)
 		return;
-	pthread_mutex_lock(&d->lock);
-	bool enough = d->generation == generation && d->count >= count;
-	if (enough)
-		memcpy(ids, d->ids, count * sizeof *ids);
-	atomic_store(&d->cancel, d->stopping || !enough);
-	pthread_mutex_unlock(&d->lock);
-	if (enough && clair_discover_try(d, ids, count, full, &folder, &words))
+	if (clair_discover_try(d, &opened, full, &folder, &words))
 		hand_over(d, folder, &words, generation);
+	clair_opened_finish(&opened);
 	clair_words_finish(&words);
 }
 
@@ -166,10 +250,8 @@ static void *discover_thread(void *arg)
 			pthread_cond_wait(&d->change, &d->lock);
 			continue;
 		}
-		/* When more opens wait, they may say it at a lower price. */
-		bool last = !next_step(d, count);
-		bool full = last && (count >= FULL_FROM || d->finishing);
-		d->state = "trying usual orders and seeds";
+		bool full = is_full(d, count);
+		d->state = full ? "searching all seeds" : "trying usual orders and seeds";
 		pthread_mutex_unlock(&d->lock);
 		think(d, count, full, generation);
 		set_state(d, "waiting for more opens");
@@ -215,10 +297,6 @@ int clair_discover_new(const struct clair_discover_config *config,
 	pthread_cond_init(&d->change, NULL);
 	d->state = "waiting for opens";
 	int r = config->given ? clair_words_copy(&d->given, config->given) : 0;
-	if (r == 0 && config->memory) {
-		d->memory = strdup(config->memory);
-		r = d->memory ? 0 : -ENOMEM;
-	}
 	if (!d->config.threads) {
 		long cores = sysconf(_SC_NPROCESSORS_ONLN);
 		d->config.threads = cores > 1 ? (unsigned)cores - 1 : 1;
@@ -233,7 +311,6 @@ int clair_discover_new(const struct clair_discover_config *config,
 		r = -pthread_create(&d->thread, NULL, discover_thread, d);
 	if (r < 0) {
 		clair_words_finish(&d->given);
-		free(d->memory);
 		free(d);
 		return r;
 	}
@@ -254,7 +331,7 @@ void clair_discover_free(struct clair_discover *d)
 	pthread_mutex_destroy(&d->lock);
 	pthread_cond_destroy(&d->change);
 	clair_words_finish(&d->given);
-	free(d->memory);
 	free(d->ids);
+	free(d->pids);
 	free(d);
 }

@@ -1,0 +1,357 @@
+/* SPDX-License-Identifier: BSD-3-Clause */
+/* torch's seeds: by range, as a rank of an unknown world, as draws of the default generator. */
+#include "discover_internal.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "cleanup.h"
+#include "mt19937.h"
+#include "seed_search.h"
+
+#define NONE CLAIR_DISCOVER_NONE
+/* Entries of a permutation that are held against the threads' sequences. */
+#define LOOKED_AT 4096
+#define HITS 64
+#define WORLDS 64
+/* Epochs of a sampler that may be the running one. */
+#define EPOCHS 3
+
+const uint64_t clair_usual_seeds[] = {
+	0,    42,   1234, 1337,  1,	2,	3,    7,  10, 12, 21,  99,  100, 111,  123,  2020,
+	2021, 2022, 2023, 2024,  2025,	3407,	12345, 31415, 123456, 9176, 5, 8, 11, 13, 17, 1000,
+	777,  999,  4,	  6,	 9,	20,	30,   50, 64, 128, 256, 512, 1024, 2026, 1111
+};
+const size_t clair_usual_seed_count = sizeof clair_usual_seeds / sizeof clair_usual_seeds[0];
+
+/* --- guesses ------------------------------------------------------------------------------- */
+
+/* What one target of the search stands for. */
+struct guess {
+	const struct trial *trial;
+	struct numbering *n;
+	double extra;
+};
+
+struct guesses {
+	struct clair_seed_target *targets;
+	struct guess *guesses; /* beside them */
+	size_t count;
+};
+
+static void guesses_finish(struct guesses *g)
+{
+	free(g->targets);
+	free(g->guesses);
+}
+
+static uint32_t rank_entries(const struct clair_seed_target *t)
+{
+	uint32_t count = t->n < LOOKED_AT ? t->n : LOOKED_AT;
+
+	return count > t->rank ? (count - t->rank + t->world - 1) / t->world : 0;
+}
+
+/* A seed whose first entries were among the threads' first: do they follow it? */
+static bool follows(void *arg, const struct clair_seed_target *t, uint32_t seed)
+{
+	const struct guess *g = arg;
+	uint32_t count = t->n < LOOKED_AT ? t->n : LOOKED_AT, own = rank_entries(t);
+	autofree uint32_t *entries = malloc(sizeof *entries * (count + 1ul));
+
+	if (!entries || clair_seed_prefix(seed, t->n, t->skip, count, entries) < 0)
+		return false;
+	for (uint32_t k = 0; k < own; k++)
+		entries[k] = entries[t->rank + k * t->world];
+	return clair_fit_digits(g->n, g->trial->opened, entries, own) >=
+	       CLAIR_DISCOVER_DIGITS + g->extra;
+}
+
+static void add_target(struct guesses *g, const struct trial *t, struct numbering *n,
+		       struct clair_seed_target target, double extra)
+{
+	struct guess *guess = &g->guesses[g->count];
+
+	*guess = (struct guess){ t, n, extra };
+	target.n = n->count;
+	target.arg = guess;
+	/* By what was opened at all. */
+	target.opened = n->bits;
+	target.prefix = clair_fit_entries(n, extra);
+	if (target.prefix && target.rank < n->count &&
+	    target.rank + (uint64_t)target.world * target.prefix <= CLAIR_SEED_PREFIX)
+		g->targets[g->count++] = target;
+	if (!clair_fit_early(n, t->opened, extra) ||
+	    target.rank + (uint64_t)target.world * CLAIR_EARLY > n->count)
+		return;
+	/* By the threads' sequences. */
+	g->guesses[g->count] = *guess;
+	target.arg = &g->guesses[g->count];
+	target.opened = n->early;
+	target.prefix = CLAIR_EARLY;
+	target.sure = follows;
+	g->targets[g->count++] = target;
+}
+
+/* Room for MOST targets, each in two ways. */
+static int guesses_init(struct guesses *g, size_t most)
+{
+	*g = (struct guesses){ .targets = calloc(most, 2 * sizeof *g->targets),
+			       .guesses = calloc(most, 2 * sizeof *g->guesses) };
+	if (g->targets && g->guesses)
+		return 0;
+	guesses_finish(g);
+	return -ENOMEM;
+}
+
+/* --- answers --------------------------------------------------------------------------------- */
+
+/* Which ranks of the world opened what SEED's permutation has for them: RANKS, "0,2". */
+static int find_ranks(struct trial *t, uint32_t seed, char *ranks, size_t size)
+{
+	const struct numbering *n = t->n;
+	uint32_t needed = clair_fit_entries(n, log10(t->world));
+	uint32_t count = n->count < CLAIR_SEED_PREFIX ? n->count : CLAIR_SEED_PREFIX;
+	autofree uint32_t *entries = malloc(sizeof *entries * count);
+	size_t length = 0;
+
+	if (!entries || clair_seed_prefix(seed, n->count, 0, count, entries) < 0)
+		return -ENOMEM;
+	ranks[0] = '\0';
+	for (uint32_t r = 0; r < t->world && r < count && length + 12 < size; r++) {
+		uint32_t k = 0;
+		while (k < needed && r + (uint64_t)k * t->world < count &&
+		       n->first[entries[r + k * t->world]] != NONE)
+			k++;
+		if ((needed && k == needed) || r == t->rank)
+			length += (size_t)snprintf(ranks + length, size - length, "%s%u",
+						   length ? "," : "", r);
+	}
+	return 0;
+}
+
+/* One of two seeds in a row that do not count up: both are draws of a usual default generator,
+ * DISTANCE apart? Wrong with a chance of 10^-9 over all that is looked at. */
+#define NEAR_DRAWS 65536u
+#define NEAR_DISTANCE 2048u
+#define FAR_DRAWS 200000000u
+#define FAR_DISTANCE 16u
+#define FAR_GENERATORS 4
+
+static bool find_draws(const struct trial *t, uint32_t first, uint32_t second, uint64_t *seed,
+		       uint64_t *at, uint64_t *distance)
+{
+	for (size_t i = 0; i < clair_usual_seed_count; i++) {
+		bool far = i < FAR_GENERATORS;
+		uint64_t seen = UINT64_MAX;
+		struct clair_mt mt;
+
+		clair_mt_seed(&mt, (uint32_t)clair_usual_seeds[i]);
+		for (uint64_t k = 0; k < (far ? FAR_DRAWS : NEAR_DRAWS); k++) {
+			uint32_t u = clair_mt_u32(&mt);
+			if (k % (1u << 24) == 0 && atomic_load(&t->d->cancel))
+				return false;
+			if (u == first)
+				seen = k;
+			uint64_t d = seen < k ? k - seen : 0;
+			if (u != second || !d ||
+			    (d > (k < NEAR_DRAWS ? NEAR_DISTANCE : FAR_DISTANCE)) ||
+			    (k >= NEAR_DRAWS && d % 2))
+				continue;
+			*seed = clair_usual_seeds[i];
+			*at = k;
+			*distance = d;
+			return true;
+		}
+	}
+	return false;
+}
+
+/* RandomSampler without a generator: draw number AT of the default one, which
+ * torch.manual_seed(SEED) had seeded, is this epoch's seed. */
+static bool answer_draw(struct trial *t, uint64_t seed, uint64_t at, uint64_t stride)
+{
+	struct clair_discover *d = t->d;
+
+	if (at < 3)
+		return false;
+	/* Base seed and seed, an epoch, when nothing else draws. */
+	if (!stride)
+		stride = d->has_last_draw && d->last_generator == seed && at > d->last_draw ?
+				 at - d->last_draw :
+				 4;
+	d->has_last_draw = true;
+	d->last_generator = seed;
+	d->last_draw = at;
+	return clair_trial_answer(t, "torch-default", seed, true) == 0 &&
+	       clair_trial_number(t->words, "skip", at - 3) == 0 &&
+	       clair_trial_number(t->words, "stride", stride) == 0;
+}
+
+static bool answer_seed(struct trial *t, uint32_t seed)
+{
+	struct clair_discover *d = t->d;
+	uint32_t last = d->last_seed;
+	bool stranger = d->has_last_seed && seed != last && seed != last + 1;
+	uint64_t generator, at, distance;
+	char ranks[512];
+
+	d->has_last_seed = true;
+	d->last_seed = seed;
+	if (stranger && t->world == 1 &&
+	    find_draws(t, last, seed, &generator, &at, &distance) &&
+	    answer_draw(t, generator, at, distance))
+		return true;
+	if (clair_trial_answer(t, "torch-distributed", seed, true) < 0)
+		return false;
+	if (t->world > 1 && !clair_words_get(&d->given, "ranks") &&
+	    (find_ranks(t, seed, ranks, sizeof ranks) < 0 ||
+	     clair_words_set(t->words, "ranks", ranks) < 0))
+		return false;
+	/* Seeds that do not count up are drawn anew each epoch: what follows this one is
+	 * not known. */
+	return !stranger || clair_trial_number(t->words, "epochs", 1) == 0;
+}
+
+/* --- searches -------------------------------------------------------------------------------- */
+
+/* How many worlds and ranks there are from FROM to TO. */
+static size_t pairs(uint32_t from, uint32_t to)
+{
+	size_t count = 0;
+
+	for (uint32_t w = from; w <= to; w++)
+		count += w;
+	return count;
+}
+
+static void add_worlds(struct guesses *g, const struct trial *t, struct numbering *n,
+		       uint32_t worlds, double extra)
+{
+	struct clair_seed_target target = { .world = t->world, .rank = t->rank };
+
+	if (worlds > 1) {
+		for (target.world = 2; target.world <= worlds; target.world++)
+			for (target.rank = 0; target.rank < target.world; target.rank++)
+				add_target(g, t, n, target, extra);
+		return;
+	}
+	add_target(g, t, n, target, extra);
+	/* Each process may read everything, whatever the world is. */
+	target.world = 1;
+	target.rank = 0;
+	if (t->world > 1)
+		add_target(g, t, n, target, extra);
+	/* RandomSampler with a generator of its own: two draws come first. */
+	target.skip = 2;
+	add_target(g, t, n, target, extra);
+}
+
+bool clair_try_seeds(struct trial *t, size_t numberings, uint32_t worlds, uint64_t begin,
+		     uint64_t end)
+{
+	size_t count = t->count < numberings ? t->count : numberings;
+	size_t most = count * (worlds > 1 ? pairs(2, worlds) : 3), hits = 0;
+	struct clair_seed_hit hit[HITS];
+	struct guesses g;
+
+	if (!count || guesses_init(&g, most) < 0)
+		return false;
+	double extra = log10((double)(end - begin) * 2. * (double)most);
+	for (size_t i = 0; i < count; i++)
+		add_worlds(&g, t, &t->all[i], worlds, extra);
+	struct clair_seed_query q = { .targets = g.targets, .count = g.count, .begin = begin,
+				      .end = end, .threads = t->d->config.threads,
+				      .enough = 1, .cancel = &t->d->cancel };
+	bool yes = g.count && clair_seed_search(&q, hit, HITS, &hits) == 0 && hits;
+	if (yes) {
+		/* The first: smaller worlds have fewer ways to fit by subsets of theirs. */
+		const struct clair_seed_target *target = &g.targets[hit[0].target];
+		t->n = g.guesses[hit[0].target].n;
+		t->world = target->world;
+		t->rank = target->rank;
+		yes = target->skip ? clair_trial_answer(t, "torch-random", hit[0].seed, true) ==
+					     0 :
+				     answer_seed(t, hit[0].seed);
+	}
+	guesses_finish(&g);
+	return yes;
+}
+
+static bool is_rank(const struct numbering *n, const uint32_t *entries, uint32_t count,
+		    uint32_t world, uint32_t rank, uint32_t needed)
+{
+	if (!needed || rank + (uint64_t)world * (needed - 1) >= count)
+		return false;
+	for (uint32_t k = 0; k < needed; k++)
+		if (n->first[entries[rank + k * world]] == NONE)
+			return false;
+	return true;
+}
+
+/* One permutation, all worlds. */
+static bool try_ranks(struct trial *t, const uint32_t *entries, uint32_t count, double extra)
+{
+	uint32_t needed = clair_fit_entries(t->n, extra);
+
+	for (uint32_t w = 2; w <= WORLDS; w++) {
+		for (uint32_t r = 0; r < w; r++) {
+			if (!is_rank(t->n, entries, count, w, r, needed))
+				continue;
+			t->world = w;
+			t->rank = r;
+			return true;
+		}
+	}
+	return false;
+}
+
+bool clair_try_worlds(struct trial *t)
+{
+	size_t seeds = clair_usual_seed_count * EPOCHS;
+	double extra = log10((double)(seeds * t->count * pairs(2, WORLDS)));
+
+	for (size_t i = 0; i < t->count; i++) {
+		t->n = &t->all[i];
+		uint32_t count = t->n->count < CLAIR_SEED_PREFIX ? t->n->count :
+								   CLAIR_SEED_PREFIX;
+		autofree uint32_t *entries = malloc(sizeof *entries * (count + 1ul));
+		if (!entries || !clair_fit_entries(t->n, extra))
+			continue;
+		for (size_t k = 0; k < seeds && !atomic_load(&t->d->cancel); k++) {
+			uint32_t seed = (uint32_t)(clair_usual_seeds[k / EPOCHS] + k % EPOCHS);
+			if (clair_seed_prefix(seed, t->n->count, 0, count, entries) == 0 &&
+			    try_ranks(t, entries, count, extra))
+				return answer_seed(t, seed);
+		}
+	}
+	return false;
+}
+
+bool clair_try_draws(struct trial *t, size_t numberings, size_t seeds, uint64_t draws)
+{
+	size_t count = t->count < numberings ? t->count : numberings;
+	struct clair_seed_hit hit;
+	struct guesses g;
+	bool yes = false;
+
+	if (t->world != 1 || !count || guesses_init(&g, count) < 0)
+		return false;
+	double extra = log10((double)draws * (double)seeds * 2. * (double)count);
+	for (size_t i = 0; i < count; i++)
+		add_target(&g, t, &t->all[i], (struct clair_seed_target){ .world = 1 }, extra);
+	struct clair_seed_query q = { .targets = g.targets, .count = g.count, .threads = 1,
+				      .cancel = &t->d->cancel };
+	for (size_t i = 0; g.count && i < seeds && !yes && !atomic_load(&t->d->cancel); i++) {
+		uint64_t at = 0;
+		if (clair_seed_walk(&q, (uint32_t)clair_usual_seeds[i], draws, &at, &hit) < 0)
+			continue;
+		t->n = g.guesses[hit.target].n;
+		yes = answer_draw(t, clair_usual_seeds[i], at, 0);
+	}
+	guesses_finish(&g);
+	return yes;
+}
