@@ -76,8 +76,10 @@ void clair_job_clean_environment(void)
 
 	for (char **e = environ; *e;) {
 		autofree char *name = strndup(*e, strcspn(*e, "="));
-		bool mpi = name && (starts_with(name, "PMIX_") || starts_with(name, "OMPI_MCA_") ||
-				    !strcmp(name, "PMI_FD"));
+		bool mpi = name && (starts_with(name, "PMIX_") || !strcmp(name, "PMI_FD") ||
+				    (starts_with(name, "OMPI_") &&
+				     !starts_with(name, "OMPI_COMM_WORLD_") &&
+				     !starts_with(name, "OMPI_ALLOW_")));
 		if (mpi && unsetenv(name) == 0)
 			e = environ; /* it may have moved */
 		else

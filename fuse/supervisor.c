@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -442,6 +443,8 @@ static void start_peer(struct supervisor *s)
 	int r = clair_job_spawn(&s->link, &s->peer);
 	if (r < 0)
 		log_warning("no peers: %s", strerror(-r));
+	else
+		prctl(PR_SET_PDEATHSIG, SIGTERM); /* the command dies with its job */
 }
 
 int clair_run(const struct clair_run *run)
