@@ -133,8 +133,9 @@ bool clair_try_seeds(struct trial *t, size_t numberings, uint32_t worlds, uint64
 		     uint64_t end);
 /* Usual seeds, as a rank of all worlds up to 64. */
 bool clair_try_worlds(struct trial *t);
-/* RandomSampler on torch's default generator: the first COUNT usual seeds of it, DRAWS u32 of
- * each. */
-bool clair_try_draws(struct trial *t, size_t numberings, size_t count, uint64_t draws);
+/* RandomSampler on torch's default generator, seeded with a usual seed: soon after that. */
+bool clair_try_early_draws(struct trial *t);
+/* The same after a model was made: the few most usual seeds, the models that are known. */
+bool clair_try_model_draws(struct trial *t, size_t numberings);
 
 #endif

@@ -11,12 +11,20 @@
 #include "cleanup.h"
 #include "mt19937.h"
 #include "seed_search.h"
+#include "torch_draw.h"
 
 #define NONE CLAIR_DISCOVER_NONE
 /* Entries of a permutation that are held against the threads' sequences. */
 #define LOOKED_AT 4096
 #define HITS 64
+#define SMALL (1u << 20)
 #define WORLDS 64
+/* How far the default generator may have been drawn from: after its seed, after a model, whose
+ * last layer may have been replaced. */
+#define EARLY_DRAWS 4096
+#define MODEL_DRAWS 8192
+#define MODELS 64
+#define FEW_GENERATORS 4
 /* Epochs of a sampler that may be the running one. */
 #define EPOCHS 3
 
@@ -139,13 +147,12 @@ static int find_ranks(struct trial *t, uint32_t seed, char *ranks, size_t size)
 #define NEAR_DISTANCE 2048u
 #define FAR_DRAWS 200000000u
 #define FAR_DISTANCE 16u
-#define FAR_GENERATORS 4
 
 static bool find_draws(const struct trial *t, uint32_t first, uint32_t second, uint64_t *seed,
 		       uint64_t *at, uint64_t *distance)
 {
 	for (size_t i = 0; i < clair_usual_seed_count; i++) {
-		bool far = i < FAR_GENERATORS;
+		bool far = i < FEW_GENERATORS;
 		uint64_t seen = UINT64_MAX;
 		struct clair_mt mt;
 
@@ -195,7 +202,9 @@ static bool answer_seed(struct trial *t, uint32_t seed)
 {
 	struct clair_discover *d = t->d;
 	uint32_t last = d->last_seed;
-	bool stranger = d->has_last_seed && seed != last && seed != last + 1;
+	/* A small seed was given by somebody, and counts up. */
+	bool stranger = d->has_last_seed && seed >= SMALL && last >= SMALL && seed != last &&
+			seed != last + 1;
 	uint64_t generator, at, distance;
 	char ranks[512];
 
@@ -331,27 +340,66 @@ bool clair_try_worlds(struct trial *t)
 	return false;
 }
 
-bool clair_try_draws(struct trial *t, size_t numberings, size_t seeds, uint64_t draws)
+static bool try_draws(struct trial *t, size_t numberings, size_t seeds,
+		      const struct clair_seed_span *spans, size_t span_count)
 {
 	size_t count = t->count < numberings ? t->count : numberings;
+	double draws = 0;
 	struct clair_seed_hit hit;
 	struct guesses g;
 	bool yes = false;
 
 	if (t->world != 1 || !count || guesses_init(&g, count) < 0)
 		return false;
-	double extra = log10((double)draws * (double)seeds * 2. * (double)count);
+	for (size_t i = 0; i < span_count; i++)
+		draws += (double)(spans[i].end - spans[i].begin);
+	double extra = log10(draws * (double)seeds * 2. * (double)count);
 	for (size_t i = 0; i < count; i++)
 		add_target(&g, t, &t->all[i], (struct clair_seed_target){ .world = 1 }, extra);
 	struct clair_seed_query q = { .targets = g.targets, .count = g.count, .threads = 1,
 				      .cancel = &t->d->cancel };
 	for (size_t i = 0; g.count && i < seeds && !yes && !atomic_load(&t->d->cancel); i++) {
 		uint64_t at = 0;
-		if (clair_seed_walk(&q, (uint32_t)clair_usual_seeds[i], draws, &at, &hit) < 0)
+		if (clair_seed_walk(&q, (uint32_t)clair_usual_seeds[i], spans, span_count, &at,
+				    &hit) < 0)
 			continue;
 		t->n = g.guesses[hit.target].n;
 		yes = answer_draw(t, clair_usual_seeds[i], at, 0);
 	}
 	guesses_finish(&g);
 	return yes;
+}
+
+bool clair_try_early_draws(struct trial *t)
+{
+	static const struct clair_seed_span early = { 0, EARLY_DRAWS };
+
+	return try_draws(t, t->count, clair_usual_seed_count, &early, 1);
+}
+
+static int by_begin(const void *a, const void *b)
+{
+	const struct clair_seed_span *x = a, *y = b;
+
+	return x->begin < y->begin ? -1 : x->begin > y->begin;
+}
+
+bool clair_try_model_draws(struct trial *t, size_t numberings)
+{
+	struct clair_seed_span spans[MODELS];
+	size_t count = 0, joined = 0;
+	const char *name;
+
+	for (unsigned i = 0; count < MODELS && (name = clair_torch_model_at(i)); i++) {
+		uint64_t draws = clair_torch_model_draws(name);
+		spans[count++] = (struct clair_seed_span){ draws, draws + MODEL_DRAWS };
+	}
+	qsort(spans, count, sizeof *spans, by_begin);
+	for (size_t i = 0; i < count; i++) {
+		if (joined && spans[i].begin <= spans[joined - 1].end)
+			spans[joined - 1].end = spans[i].end;
+		else
+			spans[joined++] = spans[i];
+	}
+	return try_draws(t, numberings, FEW_GENERATORS, spans, joined);
 }

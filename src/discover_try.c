@@ -14,11 +14,6 @@
 #include "split.h"
 
 #define SMALL_SEEDS (1u << 20)
-/* How far the default generator may have been drawn from: for usual seeds at once; for the
- * most usual ones before all seeds are searched (a ResNet-50 takes 49 million). */
-#define EARLY_DRAWS 4096
-#define LATE_DRAWS (56u << 20)
-#define FEW_GENERATORS 4
 /* Epochs of a sampler that may be the running one. */
 #define EPOCHS 3
 /* Worlds that are thought of, by the price. */
@@ -246,7 +241,7 @@ static bool try_in_order(struct trial *t, bool parts)
 static bool try_cheap(struct trial *t)
 {
 	if (try_in_order(t, false) || clair_try_seeds(t, t->count, 1, 0, SMALL_SEEDS) ||
-	    clair_try_draws(t, t->count, clair_usual_seed_count, EARLY_DRAWS) ||
+	    clair_try_early_draws(t) ||
 	    (t->any_world && clair_try_worlds(t)))
 		return true;
 	for (size_t i = 0; i < t->count && !atomic_load(&t->d->cancel); i++) {
@@ -266,7 +261,7 @@ static bool try_dear(struct trial *t)
 	 * whole, which is likelier and was tried before. */
 	return try_in_order(t, true) ||
 	       (t->any_world && clair_try_seeds(t, LIKELY, WORLDS, 0, SMALL_SEEDS)) ||
-	       clair_try_draws(t, LIKELY, FEW_GENERATORS, LATE_DRAWS) ||
+	       clair_try_model_draws(t, LIKELY) ||
 	       clair_try_seeds(t, t->count, 1, SMALL_SEEDS, all) ||
 	       (t->any_world && clair_try_seeds(t, LIKELY, SMALL_WORLDS, SMALL_SEEDS, all));
 }

@@ -459,20 +459,23 @@ int clair_seed_search(const struct clair_seed_query *query, struct clair_seed_hi
 
 #define WALK_CHECK (1u << 20)
 
-static int walk(struct search *s, struct scratch *x, struct clair_mt *mt, uint64_t draws,
-		uint64_t *position, const struct clair_seed_hit *hit)
+static int walk(struct search *s, struct scratch *x, struct clair_mt *mt,
+		const struct clair_seed_span *span, uint64_t *position,
+		const struct clair_seed_hit *hit)
 {
 	_Atomic bool *cancel = s->query->cancel;
 	unsigned step = s->kernel->seeds;
-	uint32_t seeds[MOST_SEEDS];
+	uint32_t seeds[MOST_SEEDS] = { 0 };
 
-	for (uint64_t at = *position; at < draws; at += step) {
+	for (uint64_t at = span->begin; at < span->end; at += step) {
+		unsigned count = span->end - at < step ? (unsigned)(span->end - at) : step;
+
 		if (cancel && at % WALK_CHECK < step && atomic_load(cancel))
 			return -ECANCELED;
-		for (unsigned k = 0; k < step; k++)
+		for (unsigned k = 0; k < count; k++)
 			seeds[k] = clair_mt_u32(mt);
-		try_block(s, x, seeds, draws - at < step ? (unsigned)(draws - at) : step);
-		for (unsigned k = 0; s->hit_count && k < step; k++) {
+		try_block(s, x, seeds, count);
+		for (unsigned k = 0; s->hit_count && k < count; k++) {
 			if (seeds[k] == hit->seed) {
 				*position = at + k;
 				return 0;
@@ -482,8 +485,9 @@ static int walk(struct search *s, struct scratch *x, struct clair_mt *mt, uint64
 	return -ENOENT;
 }
 
-int clair_seed_walk(const struct clair_seed_query *query, uint32_t generator, uint64_t draws,
-		    uint64_t *position, struct clair_seed_hit *hit)
+int clair_seed_walk(const struct clair_seed_query *query, uint32_t generator,
+		    const struct clair_seed_span *spans, size_t count, uint64_t *position,
+		    struct clair_seed_hit *hit)
 {
 	struct scratch scratch;
 	struct clair_mt mt;
@@ -497,8 +501,11 @@ int clair_seed_walk(const struct clair_seed_query *query, uint32_t generator, ui
 	r = scratch_init(&s, &scratch);
 	if (r == 0) {
 		clair_mt_seed(&mt, generator);
-		clair_mt_skip(&mt, *position);
-		r = walk(&s, &scratch, &mt, draws, position, hit);
+		r = -ENOENT;
+		for (size_t i = 0; i < count && r == -ENOENT; i++) {
+			clair_mt_skip(&mt, spans[i].begin - (i ? spans[i - 1].end : 0));
+			r = walk(&s, &scratch, &mt, &spans[i], position, hit);
+		}
 		scratch_finish(&scratch);
 	}
 	search_finish(&s);

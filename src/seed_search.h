@@ -50,12 +50,17 @@ struct clair_seed_hit {
  * target asks for more than the limits above), -ECANCELED, -ENOMEM. */
 int clair_seed_search(const struct clair_seed_query *query, struct clair_seed_hit *hits,
 		      size_t room, size_t *count);
-/* Takes the u32 of the generator seeded GENERATOR as seeds, one after the other:
- * RandomSampler's epochs draw theirs from torch's default generator. From draw *POSITION
- * (from 0) on, up to DRAWS; on success *POSITION is the first draw that fits HIT->target.
- * -ENOENT: none. begin, end, threads and enough of the query do not matter. */
+/* Draws [begin, end) of a generator, from 0. */
+struct clair_seed_span {
+	uint64_t begin, end;
+};
+/* Takes u32 of the generator seeded GENERATOR as seeds, one after the other: RandomSampler's
+ * epochs draw theirs from torch's default generator. SPANS: which, ascending. On success
+ * *POSITION is the first draw that fits HIT->target. -ENOENT: none. begin, end, threads and
+ * enough of the query do not matter. */
 int clair_seed_walk(const struct clair_seed_query *query, uint32_t generator,
-		    uint64_t draws, uint64_t *position, struct clair_seed_hit *hit);
+		    const struct clair_seed_span *spans, size_t count, uint64_t *position,
+		    struct clair_seed_hit *hit);
 /* Whether one seed fits. */
 bool clair_seed_fits(const struct clair_seed_target *target, uint32_t seed);
 /* The first COUNT <= n entries of the permutation of N that SEED makes after SKIP draws. 0

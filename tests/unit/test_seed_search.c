@@ -217,9 +217,15 @@ Test(seed_search, a_draw_of_the_default_generator)
 	uint64_t *bits = opened_by(clair_mt_u32(&mt), 5000, 0, 1, 0, 256);
 	struct clair_seed_target t = { .n = 5000, .world = 1, .opened = bits, .prefix = 16 };
 	struct clair_seed_query q = query_of(&t, 1);
-	cr_assert_eq(clair_seed_walk(&q, 1234, 5000, &position, &hit), 0);
+	static const struct clair_seed_span all = { 0, 5000 },
+					    parts[] = { { 3, 900 }, { 1000, 1004 } },
+					    beside[] = { { 3, 1003 }, { 1004, 5000 } };
+	cr_assert_eq(clair_seed_walk(&q, 1234, &all, 1, &position, &hit), 0);
 	cr_assert_eq(position, 1003);
 	position = 0;
-	cr_assert_eq(clair_seed_walk(&q, 1235, 5000, &position, &hit), -ENOENT);
+	cr_assert_eq(clair_seed_walk(&q, 1234, parts, 2, &position, &hit), 0);
+	cr_assert_eq(position, 1003);
+	cr_assert_eq(clair_seed_walk(&q, 1234, beside, 2, &position, &hit), -ENOENT);
+	cr_assert_eq(clair_seed_walk(&q, 1235, &all, 1, &position, &hit), -ENOENT);
 	free(bits);
 }
