@@ -127,12 +127,38 @@ static bool is_given(const struct clair_words *words)
 	return sampler && strcmp(sampler, "auto");
 }
 
+/* A manifest, as the source has it. */
+static int read_manifest(void *arg, uint32_t id, char **text, size_t *size)
+{
+	struct clair_finder *f = arg;
+	struct clair_source_file *file;
+	size_t room = clair_catalog_entry(f->mount->catalog, id)->size;
+
+	int r = clair_source_open(f->mount->source, id, &file);
+	if (r < 0)
+		return r;
+	/* Room for the source's aligned reads, and a NUL. */
+	char *buffer = aligned_alloc(4096, (room + 4096) / 4096 * 4096 + 4096);
+	ssize_t n = buffer ? clair_source_read(file, buffer, room, 0) : -ENOMEM;
+	clair_source_close(file);
+	if (n < 0) {
+		free(buffer);
+		return (int)n;
+	}
+	buffer[n] = '\0';
+	*text = buffer;
+	*size = (size_t)n;
+	return 0;
+}
+
 static int start_thinking(struct clair_finder *f, const char *memory)
 {
 	struct clair_mount *m = f->mount;
 	struct clair_learn_config learn = { .catalog = m->catalog, .given = &m->options->order,
-					    .memory = memory, .found = found_by_learning,
-					    .arg = f };
+					    .memory = memory, .read = read_manifest,
+					    .read_arg = f,
+					    .threads = m->options->discover_threads,
+					    .found = found_by_learning, .arg = f };
 	/* What is found is remembered by the learner. */
 	struct clair_discover_config discover = { .catalog = m->catalog,
 						  .given = &m->options->order,

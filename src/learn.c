@@ -15,8 +15,12 @@ static const unsigned recall_at[] = { 24, 32, 48, 64, 96, 128, 200, 400, 800 };
 static const unsigned try_at[] = { 4, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 128, 192, 256 };
 /* The most opens, the newest ones, that are compared with an earlier run. */
 #define RECALL_MOST 96
+/* Opens after which manifests and groups of files are looked for. */
+#define PROBE_AT 48
 /* A pass with fewer opens says nothing. */
 #define SHORTEST 24
+/* Opens from which on they are saved now and then, not at the end only. */
+#define SAVE_AT 20000
 /* Packed bytes after which opens are not kept any more when the order is known: an answer
  * that held for so long will hold. */
 #define KNOWN_LIMIT (4u << 20)
@@ -79,6 +83,7 @@ void clair_learn_open(struct clair_learn *l, pid_t tid, uint32_t id)
 {
 	uint64_t now = clair_ticks_now(), started = 0;
 	pid_t pid = 0;
+	bool counts = false;
 
 	pthread_mutex_lock(&l->lock);
 	if (l->recording && tid > 0 && !find_thread(l, tid, &pid, &started)) {
@@ -91,7 +96,8 @@ void clair_learn_open(struct clair_learn *l, pid_t tid, uint32_t id)
 	if (l->recording) {
 		uint64_t pass = clair_opens_newest(&l->opens)->number;
 
-		if (clair_opens_add(&l->opens, pid, started, now, id) && is_time(l)) {
+		counts = clair_opens_add(&l->opens, pid, started, now, id);
+		if (counts && is_time(l)) {
 			l->wanted = true;
 			pthread_cond_broadcast(&l->change);
 		}
@@ -104,7 +110,10 @@ void clair_learn_open(struct clair_learn *l, pid_t tid, uint32_t id)
 			l->recording = false;
 		}
 	}
+	bool probing = counts && !l->settled;
 	pthread_mutex_unlock(&l->lock);
+	if (probing)
+		clair_learn_probes_open(l, tid, id);
 }
 
 static void settle(struct clair_learn *l, uint32_t folder, const struct clair_words *words,
@@ -117,6 +126,8 @@ static void settle(struct clair_learn *l, uint32_t folder, const struct clair_wo
 	if (!of_opens && clair_words_copy(&l->answer, words) == 0)
 		l->answer_folder = folder;
 	pthread_mutex_unlock(&l->lock);
+	/* Whatever they search is in vain. */
+	clair_learn_probes_again(l);
 }
 
 void clair_learn_settle(struct clair_learn *l, uint32_t folder,
@@ -159,8 +170,7 @@ bool clair_learn_is_remembered(struct clair_learn *l, const struct clair_words *
 
 /* --- thinking ------------------------------------------------------------------------------------ */
 
-/* The first COUNT opens of P. */
-static int copy_pass(const struct clair_pass *p, size_t count, struct clair_pass *out)
+int clair_learn_copy_pass(const struct clair_pass *p, size_t count, struct clair_pass *out)
 {
 	*out = *p;
 	out->count = out->room = count;
@@ -181,7 +191,7 @@ static int copy_pass(const struct clair_pass *p, size_t count, struct clair_pass
 	return 0;
 }
 
-static void free_pass(struct clair_pass *p)
+void clair_learn_free_pass(struct clair_pass *p)
 {
 	free(p->ids);
 	free(p->by);
@@ -219,16 +229,17 @@ static bool copy_before(struct clair_learn *l, const struct learn_start *start,
 
 		if (p->drawn || count < SHORTEST || !has_files(p, count, start, bits))
 			continue;
-		if (copy_pass(p, count, out) == 0)
+		if (clair_learn_copy_pass(p, count, out) == 0)
 			return true;
-		free_pass(out);
+		clair_learn_free_pass(out);
 		return false;
 	}
 	return false;
 }
 
-static void hand_over(struct clair_learn *l, uint32_t folder, const struct clair_words *words,
-		      bool of_opens, const struct clair_pass *before)
+void clair_learn_hand_over(struct clair_learn *l, uint32_t folder,
+			   const struct clair_words *words, bool of_opens,
+			   const struct clair_pass *before)
 {
 	struct clair_pass newest = { 0 };
 	size_t count = before ? before->count : 0;
@@ -236,7 +247,7 @@ static void hand_over(struct clair_learn *l, uint32_t folder, const struct clair
 	pthread_mutex_lock(&l->lock);
 	const struct clair_pass *p = clair_opens_newest(&l->opens);
 	size_t skip = before && before->number == p->number ? before->count : 0;
-	int r = l->settled ? -EALREADY : copy_pass(p, p->count, &newest);
+	int r = l->settled ? -EALREADY : clair_learn_copy_pass(p, p->count, &newest);
 	pthread_mutex_unlock(&l->lock);
 	size_t fresh = r == 0 && newest.count > skip ? newest.count - skip : 0;
 	autofree uint32_t *ids = malloc((count + fresh + 1) * sizeof *ids);
@@ -253,7 +264,7 @@ static void hand_over(struct clair_learn *l, uint32_t folder, const struct clair
 					    l->memory_file);
 		}
 	}
-	free_pass(&newest);
+	clair_learn_free_pass(&newest);
 }
 
 /* Compares the newest opens with the earlier run. */
@@ -275,7 +286,7 @@ static bool recall(struct clair_learn *l)
 	bool yes = count >= recall_at[0] &&
 		   clair_learn_recall(l, ids, count, &folder, &words, &of_opens);
 	if (yes)
-		hand_over(l, folder, &words, of_opens, NULL);
+		clair_learn_hand_over(l, folder, &words, of_opens, NULL);
 	clair_words_finish(&words);
 	return yes;
 }
@@ -302,9 +313,9 @@ static void seek_list(struct clair_learn *l)
 	if (has && !yes) /* more opens came meanwhile */
 		yes = clair_learn_retry(l, &folder, &words);
 	if (yes)
-		hand_over(l, folder, &words, false, &before);
+		clair_learn_hand_over(l, folder, &words, false, &before);
 	clair_words_finish(&words);
-	free_pass(&before);
+	clair_learn_free_pass(&before);
 }
 
 static void think(struct clair_learn *l)
@@ -313,9 +324,19 @@ static void think(struct clair_learn *l)
 	atomic_store(&l->cancel, l->stopping || l->settled);
 	bool drawn = clair_opens_newest(&l->opens)->drawn;
 	uint32_t world = l->world;
+	uint64_t total = l->opens.total, begun = l->begun;
 	pthread_mutex_unlock(&l->lock);
-	if (!recall(l) && !drawn && world <= 1)
+	if (recall(l))
+		return;
+	if (!drawn && total - begun >= PROBE_AT && !l->probed) {
+		l->probed = true;
+		clair_learn_probe(l);
+	}
+	if (!drawn && world <= 1)
 		seek_list(l);
+	/* The end may come without a warning. */
+	if (total > SAVE_AT && total / 2 > l->saved)
+		clair_learn_save(l, false);
 }
 
 static void *learn_thread(void *arg)
@@ -376,23 +397,53 @@ void clair_learn_state(struct clair_learn *l, struct clair_learn_state *state)
 			     "sampler makes";
 }
 
+/* Copies what is packed, and the pass that is open. lock */
+static int copy_opens(const struct clair_learn *l, struct clair_opens *opens,
+		      struct clair_pass *newest)
+{
+	const struct clair_opens *o = &l->opens;
+
+	*opens = (struct clair_opens){ .catalog = o->catalog, .packed_size = o->packed_size,
+				       .pass_count = o->pass_count };
+	opens->packed = malloc(o->packed_size + 1);
+	opens->ends = malloc((o->pass_count + 1) * sizeof *opens->ends);
+	if (!opens->packed || !opens->ends)
+		return -ENOMEM;
+	if (o->pass_count) {
+		memcpy(opens->packed, o->packed, o->packed_size);
+		memcpy(opens->ends, o->ends, o->pass_count * sizeof *opens->ends);
+	}
+	return clair_learn_copy_pass(clair_opens_newest(o), clair_opens_newest(o)->count, newest);
+}
+
 void clair_learn_save(struct clair_learn *l, bool trusted)
 {
-	struct clair_opens *o = &l->opens;
+	struct clair_opens opens = { 0 };
+	struct clair_pass newest = { 0 };
 
 	if (!l->opens_file)
 		return;
-	autolock(&l->lock);
+	autolock(&l->saving);
+	pthread_mutex_lock(&l->lock);
 	bool known = l->settled && trusted;
 	uint64_t remembered = l->memory.opens ? l->memory.opens->opens : 0;
-	/* A run that followed the earlier one, and not for longer, says nothing new. */
-	if (!l->ready || o->total < SHORTEST || (known && !l->answered_opens) ||
-	    (known && o->total <= remembered))
-		return;
-	int r = clair_remember_save_opens(l->opens_file, o, clair_opens_newest(o));
+	uint64_t total = l->opens.total;
+	/* A run that followed the earlier one, and not for longer, says nothing new; what
+	 * was saved a moment ago need not be saved again. */
+	bool no = !l->ready || total < SHORTEST || (known && !l->answered_opens) ||
+		  (known && total <= remembered) || total - l->saved < total / 16;
+	int r = no ? 0 : copy_opens(l, &opens, &newest);
+	pthread_mutex_unlock(&l->lock);
+	if (r == 0 && !no)
+		r = clair_remember_save_opens(l->opens_file, &opens, &newest);
 	if (r < 0)
 		log_warning("%s: the opens are not remembered: %s", l->opens_file,
 			    strerror(-r));
+	else if (!no)
+		l->saved = total;
+	free(opens.packed);
+	free(opens.ends);
+	clair_learn_free_pass(&newest);
 }
 
 /* --- life ---------------------------------------------------------------------------------------------- */
@@ -426,6 +477,7 @@ static void finish(struct clair_learn *l)
 	clair_words_finish(&l->given);
 	clair_words_finish(&l->answer);
 	pthread_mutex_destroy(&l->lock);
+	pthread_mutex_destroy(&l->saving);
 	pthread_cond_destroy(&l->change);
 	free(l->memory_file);
 	free(l->opens_file);
@@ -443,6 +495,7 @@ int clair_learn_new(const struct clair_learn_config *config, struct clair_learn 
 	l->config = *config;
 	l->recording = true;
 	pthread_mutex_init(&l->lock, NULL);
+	pthread_mutex_init(&l->saving, NULL);
 	pthread_cond_init(&l->change, NULL);
 	int r = clair_opens_init(&l->opens, config->catalog);
 	if (r == 0 && config->given)
@@ -471,5 +524,6 @@ void clair_learn_free(struct clair_learn *l)
 	pthread_cond_broadcast(&l->change);
 	pthread_mutex_unlock(&l->lock);
 	pthread_join(l->thread, NULL);
+	clair_learn_probes_free(l);
 	finish(l);
 }

@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include "catalog.h"
+#include "manifest.h"
 #include "words.h"
 
 /* What the search for seeds (discover.h) cannot find, from the opens of a running job: an order
@@ -22,7 +23,10 @@ struct clair_learn_config {
 	/* The JSON file of remember.h, or NULL: nothing is remembered. Beside it, with other
 	 * endings, lie the opens (.opens) and a learnt dataset order (.list). */
 	const char *memory;
-	/* As in discover.h. */
+	/* Reads manifests; NULL: they are not looked for. */
+	clair_manifest_read *read;
+	void *read_arg;
+	unsigned threads; /* as in discover.h, like the next */
 	bool (*found)(void *arg, uint32_t folder, const struct clair_words *words,
 		      const uint32_t *ids, size_t count);
 	void *arg;

@@ -21,6 +21,8 @@
 #define CLAIR_LEARN_NTH 16u
 /* The most files of one sample. */
 #define CLAIR_LEARN_GROUP 8
+/* Searches by manifests and groups at the same time. */
+#define CLAIR_LEARN_PROBES 4
 
 /* The begin of a pass: who opened what. */
 struct learn_start {
@@ -29,6 +31,18 @@ struct learn_start {
 	uint32_t ids[CLAIR_LEARN_START];
 	uint32_t nth[CLAIR_LEARN_START]; /* which open of its reader's in this pass */
 	bool known[CLAIR_LEARN_START];   /* the reader is */
+};
+
+/* What the names of one sample's files have in common: what stands before the first dot, before
+ * the last underscore, the folder. */
+enum learn_key { CLAIR_KEY_STEM, CLAIR_KEY_PREFIX, CLAIR_KEY_FOLDER, CLAIR_KEYS };
+
+/* Files that make a sample: the Gth lies under FOLDER[G], and its name ends in SUFFIX[G]. */
+struct learn_grouping {
+	unsigned group; /* 1: each file is a sample */
+	enum learn_key key;
+	uint32_t folder[CLAIR_LEARN_GROUP];
+	char suffix[CLAIR_LEARN_GROUP][64];
 };
 
 /* How workers share a sampler's order: batch i goes to worker i mod WORKERS. */
@@ -81,15 +95,64 @@ struct clair_learn {
 	/* Of the thinking thread; immutable once READY. */
 	struct learn_memory memory;
 	bool ready;
+	pthread_mutex_t saving; /* before lock; one at a time writes the opens */
+	_Atomic uint64_t saved; /* how many opens were saved last */
 	uint64_t tried_pass; /* the pass whose list was sought last, + 1 */
 	unsigned tries;      /* passes over which it was sought in vain */
 	struct learn_hypotheses *hypotheses;
+	bool probed;
+	/* Made by the thinking thread; those below the count stay as they are. */
+	struct learn_probe *probes[CLAIR_LEARN_PROBES];
+	_Atomic unsigned probe_count;
 };
+
+/* --- learn.c --------------------------------------------------------------------------------- */
+
+/* Gives an answer. BEFORE: a pass that was opened before the newest one, for the replay. */
+void clair_learn_hand_over(struct clair_learn *l, uint32_t folder,
+			   const struct clair_words *words, bool of_opens,
+			   const struct clair_pass *before);
+/* The first COUNT opens of P. To be freed in any case. */
+int clair_learn_copy_pass(const struct clair_pass *p, size_t count, struct clair_pass *out);
+void clair_learn_free_pass(struct clair_pass *p);
+
+/* --- learn_files.c --------------------------------------------------------------------------- */
+
+bool clair_learn_is_below(const struct clair_catalog *c, uint32_t id, uint32_t folder);
+/* The folder that all FILES lie under, and no deeper one. */
+uint32_t clair_learn_folder(const struct clair_catalog *c, const uint32_t *files, size_t count);
+/* The paths of FILES relative to FOLDER, one a line. -EINVAL: one cannot be said so. */
+int clair_learn_write_list(const struct clair_catalog *c, const char *file, uint32_t folder,
+			   const uint32_t *files, size_t count);
+
+/* --- learn_group.c --------------------------------------------------------------------------- */
+
+/* Files that make a sample, from the opens of a pass that is over: 1 when they are not in
+ * groups. */
+unsigned clair_learn_group(const struct clair_catalog *c, const struct clair_pass *p);
+/* The same from a pass that need not be over, and how their names are made. */
+void clair_learn_find_grouping(const struct clair_catalog *c, const struct clair_pass *p,
+			       struct learn_grouping *out);
+/* Whether ID is the first file of a sample, by its name. */
+bool clair_learn_is_first(const struct clair_catalog *c, const struct learn_grouping *g,
+			  uint32_t id);
+/* The Kth file of the sample whose first is ID; CLAIR_NO_ID: it is not there. */
+uint32_t clair_learn_partner(const struct clair_catalog *c, const struct learn_grouping *g,
+			     uint32_t id, unsigned k);
+/* All readers' opens, one reader's after another's (heap); BEGINS has a place more than
+ * readers. */
+uint32_t *clair_learn_by_reader(const struct clair_pass *p, size_t *begins);
+
+/* --- learn_probe.c --------------------------------------------------------------------------- */
+
+/* Looks for manifests and groups in the opens so far, and starts what searches by them. */
+void clair_learn_probe(struct clair_learn *l);
+void clair_learn_probes_open(struct clair_learn *l, pid_t tid, uint32_t id);
+void clair_learn_probes_again(struct clair_learn *l);
+void clair_learn_probes_free(struct clair_learn *l);
 
 /* --- learn_list.c: what a pass says without a sampler --------------------------------------- */
 
-/* Files that make a sample, from the opens of one pass: 1 when they are not in groups. */
-unsigned clair_learn_group(const struct clair_catalog *c, const struct clair_pass *p);
 /* Batch sizes that explain how many samples each reader opened: at most ROOM, likely ones
  * first. */
 size_t clair_learn_batches(const struct clair_pass *p, unsigned group, uint32_t *batches,

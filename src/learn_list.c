@@ -8,109 +8,6 @@
 
 #include "cleanup.h"
 
-/* --- groups ---------------------------------------------------------------------------------- */
-
-/* What files of one sample have in common: the name up to its first dot, up to its last
- * underscore, the folder. */
-enum key { STEM, PREFIX, FOLDER, KEYS };
-
-struct name_part {
-	const char *text;
-	size_t length;
-	uint32_t folder;
-};
-
-static struct name_part part_of(const struct clair_catalog *c, uint32_t id, enum key key)
-{
-	struct name_part p = { .text = clair_catalog_name(c, id) };
-
-	if (key == FOLDER) {
-		p.folder = clair_catalog_entry(c, id)->parent;
-		return p;
-	}
-	p.length = strcspn(p.text, ".");
-	if (key == PREFIX)
-		for (size_t i = p.length; i-- > 0;)
-			if (p.text[i] == '_') {
-				p.length = i;
-				break;
-			}
-	return p;
-}
-
-static bool is_same(struct name_part a, struct name_part b)
-{
-	return a.folder == b.folder && a.length == b.length &&
-	       !memcmp(a.text, b.text, a.length);
-}
-
-/* Whether one reader's opens are in groups of GROUP: alike within, other than the last one. */
-static bool reader_in_groups(const struct clair_catalog *c, const uint32_t *ids, size_t count,
-			     unsigned group, enum key key, size_t *groups)
-{
-	struct name_part last = { 0 };
-
-	if (count % group)
-		return false;
-	for (size_t i = 0; i < count; i += group) {
-		struct name_part first = part_of(c, ids[i], key);
-
-		if (i && is_same(first, last))
-			return false;
-		for (unsigned g = 1; g < group; g++)
-			if (!is_same(first, part_of(c, ids[i + g], key)))
-				return false;
-		last = first;
-		++*groups;
-	}
-	return true;
-}
-
-/* All readers' opens, one reader's after another's; BEGINS has a place more than readers. */
-static uint32_t *by_reader(const struct clair_pass *p, size_t *begins)
-{
-	uint32_t *ids = malloc((p->count + 1) * sizeof *ids);
-	size_t at[CLAIR_PASS_READERS], n = 0;
-
-	if (!ids)
-		return NULL;
-	for (unsigned r = 0; r < p->reader_count; r++) {
-		at[r] = begins[r] = n;
-		n += p->readers[r].count;
-	}
-	begins[p->reader_count] = n;
-	if (n != p->count) {
-		free(ids);
-		return NULL;
-	}
-	for (size_t i = 0; i < p->count; i++)
-		ids[at[p->by[i]]++] = p->ids[i];
-	return ids;
-}
-
-unsigned clair_learn_group(const struct clair_catalog *c, const struct clair_pass *p)
-{
-	size_t begins[CLAIR_PASS_READERS + 1];
-	autofree uint32_t *ids = by_reader(p, begins);
-
-	if (!ids)
-		return 1;
-	for (unsigned group = CLAIR_LEARN_GROUP; group > 1; group--) {
-		for (enum key key = 0; key < KEYS; key++) {
-			size_t groups = 0;
-			bool all = true;
-
-			for (unsigned r = 0; r < p->reader_count && all; r++)
-				all = reader_in_groups(c, ids + begins[r],
-						       begins[r + 1] - begins[r], group, key,
-						       &groups);
-			if (all && groups >= 12)
-				return group;
-		}
-	}
-	return 1;
-}
-
 /* --- deals ------------------------------------------------------------------------------------ */
 
 /* Workers are numbered in the order in which they were started. */
@@ -199,7 +96,7 @@ int clair_learn_order(const struct clair_pass *p, const struct learn_deal *deal,
 	if (p->reader_count != deal->workers || p->count % deal->group)
 		return -EINVAL;
 	autofree uint32_t *files = malloc((p->count + 1) * sizeof *files);
-	autofree uint32_t *ids = by_reader(p, begins);
+	autofree uint32_t *ids = clair_learn_by_reader(p, begins);
 	if (!files || !ids)
 		return -ENOMEM;
 	number_workers(p, worker);

@@ -272,55 +272,6 @@ static const struct hypothesis *try_one(struct clair_learn *l, const struct vari
 
 /* --- the answer ------------------------------------------------------------------------------------ */
 
-static bool is_below(const struct clair_catalog *c, uint32_t id, uint32_t folder)
-{
-	while (id > folder)
-		id = clair_catalog_entry(c, id)->parent;
-	return id == folder;
-}
-
-/* The folder that all FILES lie under, and no deeper one. */
-static uint32_t folder_of(const struct clair_catalog *c, const uint32_t *files, size_t count)
-{
-	uint32_t folder = clair_catalog_entry(c, files[0])->parent;
-
-	for (size_t i = 1; i < count; i++)
-		while (!is_below(c, files[i], folder))
-			folder = clair_catalog_entry(c, folder)->parent;
-	return folder;
-}
-
-/* The paths of FILES relative to FOLDER, one a line. -EINVAL: one cannot be said so. */
-static int write_list(const struct clair_catalog *c, const char *file, uint32_t folder,
-		      const uint32_t *files, size_t count)
-{
-	autofree char *temporary = NULL;
-	char path[8192];
-	size_t skip = clair_catalog_path(c, folder, path, sizeof path);
-	int r = 0;
-
-	if (asprintf(&temporary, "%s.%d", file, (int)getpid()) < 0)
-		return -ENOMEM;
-	autofclose FILE *f = fopen(temporary, "we");
-	if (!f)
-		return -errno;
-	for (size_t i = 0; i < count && r == 0; i++) {
-		size_t n = clair_catalog_path(c, files[i], path, sizeof path);
-
-		if (n >= sizeof path || strpbrk(path, "\r\n"))
-			r = -EINVAL;
-		else if (fprintf(f, "%s\n", path + (skip ? skip + 1 : 0)) < 0)
-			r = -EIO;
-	}
-	if (r == 0 && fflush(f) != 0)
-		r = -EIO;
-	if (r == 0 && rename(temporary, file) < 0)
-		r = -errno;
-	if (r < 0)
-		unlink(temporary);
-	return r;
-}
-
 /* The dataset order: what was not opened is taken for the first file. */
 static uint32_t *list_of(const struct learn_hypotheses *h, const struct hypothesis *x)
 {
@@ -362,8 +313,8 @@ static int answer(struct clair_learn *l, const struct hypothesis *x, uint32_t *f
 
 	if (!list)
 		return -ENOMEM;
-	*folder = folder_of(l->config.catalog, list, count);
-	int r = write_list(l->config.catalog, l->list_file, *folder, list, count);
+	*folder = clair_learn_folder(l->config.catalog, list, count);
+	int r = clair_learn_write_list(l->config.catalog, l->list_file, *folder, list, count);
 	if (r == 0 && asprintf(&index, "list:%s", l->list_file) < 0)
 		r = -ENOMEM;
 	if (r == 0)
