@@ -3,12 +3,14 @@
  * 1. which samples have a home at all: those that are read most; where the room ends among
  *    equals, every k-th of each node's, so that what is left for the PFS is spread over
  *    nodes and time;
- * 2. the first reader keeps it, up to its share of the job's bytes (again every k-th);
+ * 2. the first reader keeps it, up to its share of the job's bytes (again every k-th), or
+ *    up to its capacity where the recipe ties samples to ranks;
  * 3. the others go to whoever reads them most often and has room in its share, then to
  *    whoever is the least full;
  * 4. what still fits somewhere after that goes there. */
 #include "placement_internal.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,8 +22,22 @@
 
 typedef __int128 wide;
 
-/* What becomes of a sample, in WHEN once the order is made. */
-enum { LEFT, CHOSEN, SPILLED };
+/* What becomes of a sample. */
+enum state { LEFT, CHOSEN, SPILLED, PLACED };
+
+/* What is looked at again and again, one after the other in memory. */
+struct item {
+	uint32_t node : 14; /* that reads it first */
+	uint32_t count : 8; /* of reads */
+	uint32_t own : 7;   /* of SELF's */
+	uint32_t state : 2;
+	uint32_t bound : 1; /* to its only reader */
+};
+static_assert(sizeof(struct item) == sizeof(uint32_t), "takes the place of WHEN");
+static_assert(CLAIR_MAX_NODES <= 1 << 14, "struct item");
+
+#define OWN_MAX 127
+#define LARGE UINT32_MAX /* in place of a size: look it up */
 
 /* Lets through NUM/DEN of the bytes that pass it, evenly (an error diffusion). */
 struct sieve {
@@ -33,10 +49,14 @@ struct job {
 	const struct clair_placement_input *input;
 	struct clair_placement *p;
 	struct clair_placement_reads reads;
+	struct item *items;    /* by place in the order; the memory of reads.when */
+	uint32_t *sizes;       /* likewise, bytes */
 	uint64_t largest;      /* capacity of any node */
 	uint64_t *first;       /* by node: bytes of chosen samples that it reads first */
+	uint64_t *bound;       /* by node: the same of those that it alone reads */
 	uint64_t *quota;       /* by node: its share of the chosen bytes */
 	struct sieve *sieves;  /* by node */
+	struct sieve *ties;    /* by node: of those that it alone reads */
 	uint16_t *heap;        /* nodes, the least full on top; keys may be out of date */
 	uint64_t *level;       /* by node: the key, filled/capacity * 2^32 */
 	uint32_t heap_count;
@@ -63,34 +83,76 @@ static void start_sieve(struct sieve *s, uint32_t node, uint64_t num, uint64_t d
 	s->credit = (phase * typical >> 32) * (wide)den;
 }
 
-static const struct clair_reads *reads_of(const struct job *j, uint32_t i)
-{
-	const uint32_t *order = j->reads.order;
-
-	if (i + AHEAD < j->reads.total) {
-		uint32_t next = order[i + AHEAD];
-		__builtin_prefetch(&j->reads.of[next]);
-		__builtin_prefetch(&j->reads.when[next], 1);
-		if (j->input->catalog)
-			__builtin_prefetch(clair_catalog_entry(j->input->catalog, next));
-		else
-			__builtin_prefetch(&j->input->sizes[next]);
-	}
-	return &j->reads.of[order[i]];
-}
-
 static uint64_t size_of(const struct job *j, uint32_t i)
 {
-	return clair_placement_size(j->input, j->reads.order[i]);
+	return j->sizes[i] != LARGE ? j->sizes[i] :
+				      clair_placement_size(j->input, j->reads.order[i]);
 }
-
-/* --- 1 ---------------------------------------------------------------------------- */
 
 /* By number of reads: bytes and samples. */
 struct levels {
 	uint64_t bytes[LEVELS];
 	uint64_t samples[LEVELS];
 };
+
+/* Read several times and always by one node. */
+static bool has_one_reader(const struct clair_reads *x)
+{
+	bool one = x->count > 1;
+
+	for (uint32_t k = 1; k < x->count && k < CLAIR_PLACEMENT_READERS; k++)
+		one = one && x->node[k] == x->node[0];
+	return one;
+}
+
+static void ask_for(const struct job *j, uint32_t id)
+{
+	__builtin_prefetch(&j->reads.of[id]);
+	if (j->input->catalog)
+		__builtin_prefetch(clair_catalog_entry(j->input->catalog, id));
+	else
+		__builtin_prefetch(&j->input->sizes[id]);
+}
+
+static void load_item(struct job *j, uint32_t i, struct levels *l)
+{
+	const struct clair_reads *x = &j->reads.of[j->reads.order[i]];
+	uint64_t size = clair_placement_size(j->input, j->reads.order[i]);
+
+	j->sizes[i] = size < LARGE ? (uint32_t)size : LARGE;
+	j->items[i] = (struct item){ .node = x->node[0], .count = x->count,
+				     .own = x->own < OWN_MAX ? x->own : OWN_MAX,
+				     .state = LEFT, .bound = has_one_reader(x) };
+	if (size <= j->largest) {
+		l->bytes[x->count] += size;
+		l->samples[x->count]++;
+	}
+}
+
+/* A recipe ties samples to ranks if most have but one reader: chance gives a random order
+ * some too (two nodes, two epochs: half of all), which are not bound then. */
+static void load(struct job *j, struct levels *l)
+{
+	uint32_t i = 0;
+
+	for (size_t s = 0; s < j->input->stream_count; s++) {
+		const struct clair_placement_segment *segment = &j->reads.segments[s];
+		uint32_t begin = i, single = 0;
+
+		for (; i < segment->end; i++) {
+			if (i + AHEAD < segment->end)
+				ask_for(j, j->reads.order[i + AHEAD]);
+			load_item(j, i, l);
+			single += j->items[i].bound;
+		}
+		if (segment->walk != CLAIR_WALK_RANKS ||
+		    single * 10ull < (i - begin) * 9ull)
+			for (uint32_t k = begin; k < i; k++)
+				j->items[k].bound = 0;
+	}
+}
+
+/* --- 1 ---------------------------------------------------------------------------- */
 
 /* The level at which ROOM bytes end when the highest are served first: all above it have
  * room, of it NUM bytes. */
@@ -104,60 +166,68 @@ static int last_level(const struct levels *l, int lowest, uint64_t room, uint64_
 	return level;
 }
 
-static void choose(struct job *j)
+static void choose(struct job *j, const struct levels *l)
 {
 	struct clair_placement *p = j->p;
-	struct levels l = { 0 };
 	uint64_t num, size;
 
-	for (uint32_t i = 0; i < j->reads.total; i++) {
-		const struct clair_reads *x = reads_of(j, i);
-		if ((size = size_of(j, i)) <= j->largest) {
-			l.bytes[x->count] += size;
-			l.samples[x->count]++;
-		}
-	}
-	int level = last_level(&l, 0, p->total, &num);
-	uint64_t typical = l.samples[level] ? l.bytes[level] / l.samples[level] : 0;
+	uint32_t level = (uint32_t)last_level(l, 0, p->total, &num);
+	uint64_t typical = l->samples[level] ? l->bytes[level] / l->samples[level] : 0;
 	for (uint32_t node = 0; node < p->node_count; node++)
-		start_sieve(&j->sieves[node], node, num, l.bytes[level], typical);
+		start_sieve(&j->sieves[node], node, num, l->bytes[level], typical);
 	for (uint32_t i = 0; i < j->reads.total; i++) {
-		const struct clair_reads *x = reads_of(j, i);
-		bool chosen = (size = size_of(j, i)) <= j->largest && x->count >= level &&
-			      (x->count > level || passes(&j->sieves[x->node[0]], size));
+		struct item *x = &j->items[i];
 
-		j->reads.when[j->reads.order[i]] = chosen ? CHOSEN : LEFT;
-		if (chosen)
-			j->first[x->node[0]] += size;
+		if (x->count < level || (size = size_of(j, i)) > j->largest)
+			continue;
+		if (x->count == level && !passes(&j->sieves[x->node], size))
+			continue;
+		x->state = CHOSEN;
+		(x->bound ? j->bound : j->first)[x->node] += size;
 	}
 }
 
 /* --- 2 ---------------------------------------------------------------------------- */
 
-static void keep_at_first_readers(struct job *j)
+static void share_out(struct job *j)
 {
 	struct clair_placement *p = j->p;
 	uint64_t chosen = 0;
 
 	for (uint32_t node = 0; node < p->node_count; node++)
-		chosen += j->first[node];
+		chosen += j->first[node] + j->bound[node];
 	chosen = chosen < p->total ? chosen : p->total;
 	for (uint32_t node = 0; node < p->node_count; node++) {
 		wide share = (wide)p->capacity[node] * chosen;
-		j->quota[node] = p->total ? (uint64_t)((share + p->total - 1) / p->total) : 0;
-		start_sieve(&j->sieves[node], node, j->quota[node], j->first[node], 0);
-	}
-	for (uint32_t i = 0; i < j->reads.total; i++) {
-		uint16_t node = reads_of(j, i)->node[0];
-		uint32_t id = j->reads.order[i];
+		uint64_t quota = p->total ? (uint64_t)((share + p->total - 1) / p->total) : 0;
+		uint64_t left = quota > j->bound[node] ? quota - j->bound[node] : 0;
 
-		if (j->reads.when[id] != CHOSEN)
+		j->quota[node] = quota;
+		start_sieve(&j->sieves[node], node, left, j->first[node], 0);
+		start_sieve(&j->ties[node], node, p->capacity[node], j->bound[node], 0);
+	}
+}
+
+static void put(struct job *j, uint32_t i, uint16_t node, uint64_t size)
+{
+	clair_placement_put(j->p, j->reads.order[i], node, size);
+	j->items[i].state = PLACED;
+}
+
+static void keep_at_first_readers(struct job *j)
+{
+	for (uint32_t i = 0; i < j->reads.total; i++) {
+		struct item *x = &j->items[i];
+
+		if (x->state != CHOSEN)
 			continue;
+		uint16_t node = x->node;
 		uint64_t size = size_of(j, i);
-		if (passes(&j->sieves[node], size) && clair_placement_fits(p, node, size))
-			clair_placement_put(p, id, node, size);
+		if (passes(x->bound ? &j->ties[node] : &j->sieves[node], size) &&
+		    clair_placement_fits(j->p, node, size))
+			put(j, i, node, size);
 		else
-			j->reads.when[id] = SPILLED;
+			x->state = SPILLED;
 	}
 }
 
@@ -248,17 +318,14 @@ static uint16_t keenest_reader(const struct job *j, const struct clair_reads *x,
 static void place_spilled(struct job *j)
 {
 	for (uint32_t i = 0; i < j->reads.total; i++) {
-		const struct clair_reads *x = reads_of(j, i);
-		uint32_t id = j->reads.order[i];
-
-		if (j->reads.when[id] != SPILLED)
+		if (j->items[i].state != SPILLED)
 			continue;
 		uint64_t size = size_of(j, i);
-		uint16_t node = keenest_reader(j, x, size);
+		uint16_t node = keenest_reader(j, &j->reads.of[j->reads.order[i]], size);
 		if (node == CLAIR_NO_NODE)
 			node = least_full(j);
 		if (node != CLAIR_NO_NODE && clair_placement_fits(j->p, node, size))
-			clair_placement_put(j->p, id, node, size);
+			put(j, i, node, size);
 	}
 }
 
@@ -283,37 +350,36 @@ static void fill_gaps(struct job *j)
 	uint64_t room = j->largest; /* nobody has more */
 
 	for (uint32_t i = 0; i < j->reads.total && room && j->heap_count; i++) {
-		uint32_t id = j->reads.order[i];
+		uint64_t size;
 
-		if (j->p->homes[id] != CLAIR_NO_NODE)
-			continue;
-		uint64_t size = size_of(j, i);
-		if (size > room)
+		if (j->items[i].state == PLACED || (size = size_of(j, i)) > room)
 			continue;
 		uint16_t node = least_full(j);
 		if (!clair_placement_fits(j->p, node, size))
 			node = roomiest(j->p, &room);
 		if (clair_placement_fits(j->p, node, size))
-			clair_placement_put(j->p, id, node, size);
+			put(j, i, node, size);
 	}
 }
 
 /* --- copies ------------------------------------------------------------------------ */
 
 /* Worth a copy: what SELF reads and another keeps. 0 or the number of reads. */
-static int copy_level(const struct job *j, const struct clair_reads *x, uint32_t id)
+static int copy_level(const struct job *j, uint32_t i)
 {
-	uint16_t home = j->p->homes[id];
+	const struct item *x = &j->items[i];
 
-	return home == CLAIR_NO_NODE || home == j->input->self ? 0 : x->own;
+	if (!x->own || x->state != PLACED ||
+	    j->p->homes[j->reads.order[i]] == j->input->self)
+		return 0;
+	return (int)x->own;
 }
 
 /* Copies of those that SELF reads LOW to HIGH times, if SIEVE lets them through. */
 static void copy_levels(struct job *j, int low, int high, struct sieve *sieve, uint64_t *room)
 {
 	for (uint32_t i = 0; i < j->reads.total; i++) {
-		const struct clair_reads *x = reads_of(j, i);
-		int own = copy_level(j, x, j->reads.order[i]);
+		int own = copy_level(j, i);
 
 		if (own < low || own > high)
 			continue;
@@ -337,8 +403,7 @@ static void copy_own(struct job *j)
 	if (self >= p->node_count || p->capacity[self] == p->filled[self])
 		return;
 	for (uint32_t i = 0; i < j->reads.total; i++) {
-		const struct clair_reads *x = reads_of(j, i);
-		int own = copy_level(j, x, j->reads.order[i]);
+		int own = copy_level(j, i);
 		if (own)
 			l.bytes[own] += size_of(j, i);
 	}
@@ -352,9 +417,12 @@ static void copy_own(struct job *j)
 static void job_finish(struct job *j)
 {
 	clair_placement_reads_finish(&j->reads);
+	free(j->sizes);
 	free(j->first);
+	free(j->bound);
 	free(j->quota);
 	free(j->sieves);
+	free(j->ties);
 	free(j->heap);
 	free(j->level);
 }
@@ -367,25 +435,37 @@ static int job_init(struct job *j)
 		if (j->p->capacity[i] > j->largest)
 			j->largest = j->p->capacity[i];
 	j->first = calloc(nodes, sizeof *j->first);
+	j->bound = calloc(nodes, sizeof *j->bound);
 	j->quota = calloc(nodes, sizeof *j->quota);
 	j->sieves = calloc(nodes, sizeof *j->sieves);
+	j->ties = calloc(nodes, sizeof *j->ties);
 	j->heap = calloc(nodes, sizeof *j->heap);
 	j->level = calloc(nodes, sizeof *j->level);
-	if (!j->first || !j->quota || !j->sieves || !j->heap || !j->level)
+	if (!j->first || !j->bound || !j->quota || !j->sieves || !j->ties ||
+	    !j->heap || !j->level)
 		return -ENOMEM;
-	return clair_placement_reads_init(j->input, j->p, &j->reads);
+	int r = clair_placement_reads_init(j->input, j->p, &j->reads);
+	if (r < 0)
+		return r;
+	/* Reused: nobody asks for the time of a first read once the order is made. */
+	j->items = (struct item *)(void *)j->reads.when;
+	j->sizes = malloc((j->reads.total + 1ul) * sizeof *j->sizes);
+	return j->sizes ? 0 : -ENOMEM;
 }
 
 static int place(const struct clair_placement_input *input, struct clair_placement **out)
 {
 	struct job j = { .input = input };
+	struct levels l = { 0 };
 
 	int r = clair_placement_new(input, &j.p);
 	if (r < 0)
 		return r;
 	r = job_init(&j);
 	if (r == 0) {
-		choose(&j);
+		load(&j, &l);
+		choose(&j, &l);
+		share_out(&j);
 		keep_at_first_readers(&j);
 		make_heap(&j);
 		place_spilled(&j);

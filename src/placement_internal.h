@@ -73,6 +73,10 @@ struct clair_reads {
 	uint8_t own;                            /* of SELF's */
 };
 struct clair_placement_reads {
+	struct clair_placement_segment {
+		uint32_t end; /* in the order */
+		enum clair_walk walk;
+	} *segments;            /* by stream */
 	struct clair_reads *of; /* by id */
 	uint32_t *when;         /* by id: of the first read; free to be used after */
 	uint32_t *order;        /* all samples, by stream, by first use */

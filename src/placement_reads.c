@@ -171,9 +171,10 @@ int clair_placement_reads_init(const struct clair_placement_input *input,
 	int r = clair_placement_claim(input, p->homes);
 	for (uint32_t id = 0; id < p->count; id++)
 		owned += p->homes[id] != CLAIR_NO_NODE;
+	reads->segments = calloc(input->stream_count + 1, sizeof *reads->segments);
 	reads->of = calloc(room, sizeof *reads->of);
 	reads->when = malloc(room * sizeof *reads->when);
-	if (r == 0 && (!reads->of || !reads->when))
+	if (r == 0 && (!reads->segments || !reads->of || !reads->when))
 		r = -ENOMEM;
 	if (r == 0)
 		memset(reads->when, 0xff, room * sizeof *reads->when);
@@ -187,6 +188,8 @@ int clair_placement_reads_init(const struct clair_placement_input *input,
 			r = note_stream(&a);
 		if (r == 0)
 			r = list_stream(&a);
+		reads->segments[s].end = reads->total;
+		reads->segments[s].walk = a.walk;
 	}
 	if (r < 0)
 		clair_placement_reads_finish(reads);
@@ -195,6 +198,7 @@ int clair_placement_reads_init(const struct clair_placement_input *input,
 
 void clair_placement_reads_finish(struct clair_placement_reads *reads)
 {
+	free(reads->segments);
 	free(reads->of);
 	free(reads->when);
 	free(reads->order);

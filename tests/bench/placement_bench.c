@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "clock.h"
@@ -24,6 +25,14 @@ static uint64_t peak_bytes(void)
 
 	getrusage(RUSAGE_SELF, &usage);
 	return (uint64_t)usage.ru_maxrss * 1024;
+}
+
+static double cpu_seconds(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
 }
 
 static struct clair_stream *make_stream(const struct world *w)
@@ -97,14 +106,16 @@ static int run(const struct clair_policy *policy, const struct world *w)
 	};
 	warm_up(stream, w);
 	uint64_t before = peak_bytes();
+	double cpu = cpu_seconds();
 	int64_t begin = clair_now_ns();
 	int r = policy->place(&input, &p);
 	if (r < 0) {
 		fprintf(stderr, "%s: %s\n", policy->name, strerror(-r));
 		return 1;
 	}
-	printf("%-8s %.1f s, %.1f bytes a sample while it is made, %.2f after\n",
-	       policy->name, (double)(clair_now_ns() - begin) / 1e9,
+	printf("%-8s %.1f s (%.1f of the CPU), %.1f bytes a sample while it is made, %.2f "
+	       "after\n",
+	       policy->name, (double)(clair_now_ns() - begin) / 1e9, cpu_seconds() - cpu,
 	       (double)(peak_bytes() - before) / w->samples,
 	       (double)clair_placement_memory(p) / w->samples);
 	spread(p, w, nodes);

@@ -204,24 +204,38 @@ Test(placement, overflow_is_spread)
 	}
 }
 
+/* Where samples stay with ranks, that goes before filling evenly. */
 Test(placement, ties_to_ranks)
 {
-	struct job j;
-	struct clair_indices ids = { 0 };
+	static const char *const orders[] = {
+		"seed=1 sampler=dali-file random_shuffle=1 stick_to_shard=1",
+		"seed=1 shuffle=0 drop_last=1",
+	};
 
-	job_init(&j, 4000, 4, 8, 1, "seed=1 sampler=dali-file shuffle_after_epoch=0 "
-				    "random_shuffle=1 stick_to_shard=1");
-	job_room(&j, 110, false);
-	struct clair_placement *p = job_place(&j, "clairfs", 0);
-	for (uint32_t rank = 0; rank < 8; rank++) {
-		cr_assert_eq(clair_stream_ids(j.stream, 5, rank, &ids), 0);
-		cr_assert_eq(ids.count, 500);
-		for (size_t i = 0; i < ids.count; i++)
-			cr_assert_eq(clair_placement_home(p, ids.at[i]), rank / 2);
+	for (int k = 0; k < 2; k++) {
+		struct job j;
+		struct clair_indices ids = { 0 };
+
+		job_init(&j, 4000, 4, 8, 100000, orders[k]);
+		job_room(&j, 120, false);
+		struct clair_placement *p = job_place(&j, "clairfs", 0);
+		for (uint32_t rank = 0; rank < 8; rank++) {
+			cr_assert_eq(clair_stream_ids(j.stream, 5, rank, &ids), 0);
+			cr_assert_eq(ids.count, 500);
+			for (size_t i = 0; i < ids.count; i++)
+				cr_assert_eq(clair_placement_home(p, ids.at[i]), rank / 2);
+		}
+		clair_placement_free(p);
+		/* the capacities differ: the small ones keep what they can */
+		job_room(&j, 120, true);
+		p = job_place(&j, "clairfs", 0);
+		check_all(&j, p);
+		for (uint32_t i = 0; i < 2; i++)
+			cr_assert_gt(clair_placement_filled(p, i) + 200000, job_room_of(&j, i));
+		clair_indices_finish(&ids);
+		clair_placement_free(p);
+		job_finish(&j);
 	}
-	clair_indices_finish(&ids);
-	clair_placement_free(p);
-	job_finish(&j);
 }
 
 Test(placement, unknown_order)
