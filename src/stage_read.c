@@ -182,7 +182,10 @@ static bool keep_demanded(struct clair_stage *st, struct flight *f)
 	struct sample *x = &st->samples[f->id];
 	uint64_t size = f->size;
 
-	if (!followed(st, f->id) || x->state != S_ABSENT ||
+	bool follow = followed(st, f->id);
+
+	/* What this node is the home of it keeps for the others, whatever is known. */
+	if ((!follow && (!st->peers || st->gone)) || x->state != S_ABSENT ||
 	    (x->flags & (F_CHANGED | F_LOADED)))
 		return false;
 	if (stage_may_keep(st, f->id)) {
@@ -200,12 +203,14 @@ static bool keep_demanded(struct clair_stage *st, struct flight *f)
 			stage_take(&st->ram, size);
 	}
 	if (f->arena_at == CLAIR_ARENA_NONE && !stage_has_home(st, f->id) &&
-	    st->config.disk_count) {
+	    st->config.disk_count && (!st->peers || clair_peers_keeps(st->peers, f->id))) {
 		f->holders++;
 		f->next_spill = st->spills;
 		st->spills = f;
 		stage_kick(st);
 	}
+	if (!follow)
+		return f->arena_at != CLAIR_ARENA_NONE;
 	x->flags |= F_LOADED;
 	if (x->account == A_SETTLED) /* its open was seen before */
 		stage_adopt(st, f->id);
