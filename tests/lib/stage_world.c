@@ -269,12 +269,11 @@ struct clair_epoch *world_order(struct world *w, const char *const *words, uint6
 	return e;
 }
 
-void world_begin(struct world *w, const struct world_config *c)
+static void make_folder(struct world *w, const struct world_config *c)
 {
 	size_t size = c->size ? c->size : 100000;
 	char name[128];
 
-	memset(w, 0, sizeof *w);
 	strcpy(w->folder, "/tmp/clairfs-stage-XXXXXX");
 	if (!mkdtemp(w->folder))
 		abort();
@@ -287,6 +286,16 @@ void world_begin(struct world *w, const struct world_config *c)
 	if (c->large)
 		make_file(w->folder, "train/large.png", c->large, 77);
 	make_file(w->folder, "readme.txt", 5000, 78);
+}
+
+void world_begin(struct world *w, const struct world_config *c)
+{
+	memset(w, 0, sizeof *w);
+	w->guest = c->folder;
+	if (w->guest)
+		snprintf(w->folder, sizeof w->folder, "%s", c->folder);
+	else
+		make_folder(w, c);
 	int root = open(w->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	int r = clair_catalog_walk(root, 2, NULL, NULL, &w->catalog);
 	assert(r == 0);
@@ -327,6 +336,8 @@ void world_end(struct world *w)
 	clair_catalog_free(w->catalog);
 	pthread_mutex_destroy(&w->lock);
 	pthread_cond_destroy(&w->resume);
+	if (w->guest)
+		return;
 	snprintf(command, sizeof command, "rm -rf '%s'", w->folder);
 	if (system(command))
 		fprintf(stderr, "%s is left behind\n", w->folder);

@@ -19,6 +19,7 @@ struct world_pages {
 
 struct world {
 	char folder[64];
+	bool guest; /* the folder is another world's */
 	struct clair_catalog *catalog;
 	struct clair_stats stats;
 	struct clair_source *source;
@@ -46,6 +47,7 @@ struct world_config {
 	struct clair_disk **disks;
 	size_t disk_count;
 	unsigned threads;
+	const char *folder; /* of another world, with its files; NULL: a new one */
 };
 
 void world_begin(struct world *w, const struct world_config *config);
