@@ -30,6 +30,24 @@ struct clair_finder {
 	_Atomic int64_t begun_ns; /* the first open since it looks */
 };
 
+/* Those of the opened files that the stream has: a validation's are none of its. *KEPT of them,
+ * or NULL. */
+static uint32_t *keep_own(const struct clair_mount *m, const struct clair_stream *stream,
+			  const uint32_t *ids, size_t count, size_t *kept)
+{
+	autofree uint8_t *own = calloc(1, clair_catalog_count(m->catalog));
+	uint32_t *out = malloc((count + 1) * sizeof *out), n;
+	const uint32_t *samples = clair_stream_samples(stream, &n);
+
+	*kept = 0;
+	for (uint32_t i = 0; own && i < n; i++)
+		own[samples[i]] = 1;
+	for (size_t i = 0; own && out && i < count; i++)
+		if (own[ids[i]])
+			out[(*kept)++] = ids[i];
+	return out;
+}
+
 /* Makes an ANSWER the stream. answering */
 static int take_answer(struct clair_finder *f, uint32_t folder,
 		       const struct clair_words *answer, const uint32_t *ids, size_t count)
@@ -39,6 +57,8 @@ static int take_answer(struct clair_finder *f, uint32_t folder,
 	struct clair_stream *stream = NULL;
 	char text[32], *error = NULL;
 	int64_t begun = atomic_load(&f->begun_ns);
+	autofree uint32_t *own = NULL;
+	size_t own_count = 0;
 
 	int r = clair_words_copy(&words, answer);
 	snprintf(text, sizeof text, "%zu", count);
@@ -52,12 +72,14 @@ static int take_answer(struct clair_finder *f, uint32_t folder,
 		r = clair_stream_new(m->catalog, folder, &words, &stream, &error);
 	clair_words_finish(&words);
 	if (r == 0)
+		own = keep_own(m, stream, ids, count, &own_count);
+	if (r == 0)
 		r = clair_stage_set_stream(m->stage, stream);
 	if (r < 0)
 		log_warning("an order was found that cannot be used: %s",
 			    error ? error : strerror(-r));
-	else
-		clair_stage_replay(m->stage, folder, ids, count);
+	else if (own)
+		clair_stage_replay(m->stage, folder, own, own_count);
 	free(error);
 	return r;
 }

@@ -19,6 +19,8 @@ static const unsigned try_at[] = { 4, 6, 8, 10, 12, 16, 20, 24, 32, 48, 64, 96, 
 #define PROBE_AT 48
 /* A pass with fewer opens says nothing. */
 #define SHORTEST 24
+/* A validation of fewer files is not seen as one. */
+#define SHORTEST_END 6
 /* Opens from which on they are saved now and then, not at the end only. */
 #define SAVE_AT 20000
 /* Packed bytes after which opens are not kept any more when the order is known: an answer
@@ -53,19 +55,18 @@ static bool is_time(const struct clair_learn *l)
 }
 
 /* What the thread's process is. lock */
-static bool find_thread(struct clair_learn *l, pid_t tid, pid_t *pid, uint64_t *started)
+static bool find_thread(struct clair_learn *l, pid_t tid, struct clair_process *who)
 {
 	for (unsigned i = 0; i < l->thread_count; i++) {
 		if (l->threads[i].tid != tid)
 			continue;
-		*pid = l->threads[i].pid;
-		*started = l->threads[i].started;
+		*who = l->threads[i].process;
 		return true;
 	}
 	return false;
 }
 
-static void keep_thread(struct clair_learn *l, pid_t tid, pid_t pid, uint64_t started)
+static void keep_thread(struct clair_learn *l, pid_t tid, struct clair_process who)
 {
 	unsigned most = COUNT(l->threads);
 
@@ -75,28 +76,27 @@ static void keep_thread(struct clair_learn *l, pid_t tid, pid_t pid, uint64_t st
 	}
 	unsigned at = l->thread_count++;
 	l->threads[at].tid = tid;
-	l->threads[at].pid = pid;
-	l->threads[at].started = started;
+	l->threads[at].process = who;
 }
 
 void clair_learn_open(struct clair_learn *l, pid_t tid, uint32_t id)
 {
-	uint64_t now = clair_ticks_now(), started = 0;
-	pid_t pid = 0;
+	uint64_t now = clair_ticks_now();
+	struct clair_process who = { 0 };
 	bool counts = false;
 
 	pthread_mutex_lock(&l->lock);
-	if (l->recording && tid > 0 && !find_thread(l, tid, &pid, &started)) {
+	if (l->recording && tid > 0 && !find_thread(l, tid, &who)) {
 		/* /proc is asked without the lock. */
 		pthread_mutex_unlock(&l->lock);
-		pid = clair_process_of(tid, &started);
+		who = clair_process_of(tid);
 		pthread_mutex_lock(&l->lock);
-		keep_thread(l, tid, pid, started);
+		keep_thread(l, tid, who);
 	}
 	if (l->recording) {
 		uint64_t pass = clair_opens_newest(&l->opens)->number;
 
-		counts = clair_opens_add(&l->opens, pid, started, now, id);
+		counts = clair_opens_add(&l->opens, who, now, id);
 		if (counts && is_time(l)) {
 			l->wanted = true;
 			pthread_cond_broadcast(&l->change);
@@ -214,6 +214,21 @@ static bool has_files(const struct clair_pass *p, size_t count, const struct lea
 	return in >= start->count - start->count / 8;
 }
 
+/* How many opens of P are left when the end that it has in common with the pass before it is
+ * taken away: a validation by the same process. */
+static size_t without_end(const struct clair_opens *o, unsigned at, size_t count)
+{
+	const struct clair_pass *p = &o->passes[at], *before = at ? p - 1 : NULL;
+	size_t same = 0;
+
+	if (!before || p->reader_count > 1)
+		return count;
+	while (same < count && same < before->count &&
+	       p->ids[count - 1 - same] == before->ids[before->count - 1 - same])
+		same++;
+	return same == count || same < SHORTEST_END ? count : count - same;
+}
+
 /* The pass of the same loader before the one that begins with START: a copy. lock */
 static bool copy_before(struct clair_learn *l, const struct learn_start *start,
 			struct clair_pass *out)
@@ -227,6 +242,8 @@ static bool copy_before(struct clair_learn *l, const struct learn_start *start,
 		const struct clair_pass *p = &o->passes[i];
 		size_t count = i + 1 == o->kept ? (split ? o->candidate : 0) : p->count;
 
+		if (count)
+			count = without_end(o, i, count);
 		if (p->drawn || count < SHORTEST || !has_files(p, count, start, bits))
 			continue;
 		if (clair_learn_copy_pass(p, count, out) == 0)
@@ -382,7 +399,7 @@ void clair_learn_state(struct clair_learn *l, struct clair_learn_state *state)
 	*state = l->state;
 	state->opens = l->opens.total;
 	state->passes = p->number + (p->count > 0);
-	state->workers = p->reader_count && p->readers[0].pid ? p->reader_count : 0;
+	state->workers = p->reader_count && p->readers[0].process.pid ? p->reader_count : 0;
 	if (l->settled)
 		state->why = NULL;
 	else if (l->opens.total < SHORTEST)

@@ -82,8 +82,8 @@ struct clair_learn {
 	uint64_t generation;
 	struct clair_learn_state state;
 	struct {
-		pid_t tid, pid;
-		uint64_t started;
+		pid_t tid;
+		struct clair_process process;
 	} threads[64]; /* that opened something lately */
 	unsigned thread_count;
 	bool answered_opens; /* the answer is the opens of an earlier run */

@@ -13,8 +13,8 @@
 /* Workers are numbered in the order in which they were started. */
 static int by_start(const void *a, const void *b)
 {
-	const struct clair_pass_reader *x = *(const struct clair_pass_reader *const *)a;
-	const struct clair_pass_reader *y = *(const struct clair_pass_reader *const *)b;
+	const struct clair_process *x = &(*(const struct clair_pass_reader *const *)a)->process;
+	const struct clair_process *y = &(*(const struct clair_pass_reader *const *)b)->process;
 
 	if (x->started != y->started)
 		return x->started < y->started ? -1 : 1;

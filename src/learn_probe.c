@@ -169,7 +169,7 @@ static int start_probe(struct clair_learn *l, const char *index, uint64_t **list
 	const struct clair_pass *pass = clair_opens_newest(&l->opens);
 	for (size_t i = 0; i < pass->count; i++)
 		if (is_wanted(p, pass->ids[i]))
-			clair_discover_open(p->discover, pass->readers[pass->by[i]].pid,
+			clair_discover_open(p->discover, pass->readers[pass->by[i]].process.pid,
 					    pass->ids[i]);
 	l->probes[at] = p;
 	atomic_store(&l->probe_count, at + 1);

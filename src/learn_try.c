@@ -111,7 +111,7 @@ void clair_learn_take_start(struct clair_learn *l, struct learn_start *start)
 	     i < p->count && start->count < CLAIR_LEARN_START; i++) {
 		start->ids[start->count] = p->ids[i];
 		start->nth[start->count] = nth[p->by[i]]++;
-		start->known[start->count++] = p->readers[p->by[i]].pid != 0;
+		start->known[start->count++] = p->readers[p->by[i]].process.pid != 0;
 	}
 }
 

@@ -42,26 +42,29 @@ static size_t read_proc(pid_t pid, const char *name, char *text, size_t size)
 	return n;
 }
 
-pid_t clair_process_of(pid_t tid, uint64_t *started)
+struct clair_process clair_process_of(pid_t tid)
 {
+	struct clair_process p = { .pid = tid > 0 ? tid : 0 };
 	char text[4096];
-	pid_t pid = tid;
 
-	*started = 0;
-	if (tid <= 0)
-		return 0;
+	if (!p.pid)
+		return p;
 	read_proc(tid, "status", text, sizeof text);
 	const char *at = strstr(text, "\nTgid:");
 	if (at)
-		pid = (pid_t)strtol(at + 6, NULL, 10);
-	read_proc(pid, "stat", text, sizeof text);
-	/* The name, in brackets, may hold anything; the start is the 20th word after it. */
+		p.pid = (pid_t)strtol(at + 6, NULL, 10);
+	read_proc(p.pid, "stat", text, sizeof text);
+	/* The name, in brackets, may hold anything; after it come the state, the parent, and,
+	 * as the 20th word, the start. */
 	at = strrchr(text, ')');
-	for (int i = 0; at && i < 20; i++)
+	for (int word = 1; at && word <= 20; word++) {
 		at = strchr(at + 1, ' ');
-	if (at)
-		*started = strtoull(at + 1, NULL, 10);
-	return pid;
+		if (at && word == 2)
+			p.parent = (pid_t)strtol(at + 1, NULL, 10);
+		if (at && word == 20)
+			p.started = strtoull(at + 1, NULL, 10);
+	}
+	return p;
 }
 
 /* --- packing ------------------------------------------------------------------------------- */
@@ -180,13 +183,12 @@ static bool is_seen(const struct clair_opens *o, uint32_t id)
 static struct clair_pass_reader *find_reader(struct clair_pass *p, pid_t pid)
 {
 	for (unsigned i = p->reader_count; i-- > 0;)
-		if (p->readers[i].pid == pid)
+		if (p->readers[i].process.pid == pid)
 			return &p->readers[i];
 	return NULL;
 }
 
-static struct clair_pass_reader *add_reader(struct clair_pass *p, pid_t pid,
-					    uint64_t started)
+static struct clair_pass_reader *add_reader(struct clair_pass *p, struct clair_process who)
 {
 	if (p->reader_count == CLAIR_PASS_READERS) /* they share the last */
 		return &p->readers[p->reader_count - 1];
@@ -195,7 +197,7 @@ static struct clair_pass_reader *add_reader(struct clair_pass *p, pid_t pid,
 	if (!p->readers)
 		return NULL;
 	struct clair_pass_reader *r = &p->readers[p->reader_count++];
-	*r = (struct clair_pass_reader){ .pid = pid, .started = started,
+	*r = (struct clair_pass_reader){ .process = who,
 					 .last = { CLAIR_NO_ID, CLAIR_NO_ID } };
 	return r;
 }
@@ -259,11 +261,11 @@ static int split_pass(struct clair_opens *o, size_t at, uint64_t now)
 
 	for (size_t i = at; i < p->count; i++) {
 		struct clair_pass_reader *old = &p->readers[p->by[i]];
-		struct clair_pass_reader *r = find_reader(&tail, old->pid);
+		struct clair_pass_reader *r = find_reader(&tail, old->process.pid);
 
 		old->count--;
 		if (!r)
-			r = add_reader(&tail, old->pid, old->started);
+			r = add_reader(&tail, old->process);
 		if (!r || !push(&tail, r, p->ids[i])) {
 			finish_pass(&tail);
 			return -ENOMEM;
@@ -300,7 +302,7 @@ static int decide(struct clair_opens *o, uint64_t now)
 static bool is_repeat(const struct clair_pass *p, const struct clair_pass_reader *r,
 		      uint32_t id)
 {
-	if (r->pid)
+	if (r->process.pid)
 		return r->last[0] == id || r->last[1] == id;
 	for (size_t i = p->count, n = 0; i-- > 0 && n < RECENT; n++)
 		if (p->ids[i] == id)
@@ -316,17 +318,36 @@ static bool is_long(const struct clair_opens *o, const struct clair_pass *p)
 	       (p->drawn && p->count >= (files > SHORTEST_CUT ? files : SHORTEST_CUT));
 }
 
-bool clair_opens_add(struct clair_opens *o, pid_t pid, uint64_t started, uint64_t now,
-		     uint32_t id)
+/* Whether WHO, who has not read in the newest pass yet, begins another one. */
+static bool is_other_loader(struct clair_opens *o, const struct clair_process *who)
 {
 	struct clair_pass *p = &o->passes[o->kept - 1];
-	struct clair_pass_reader *r = find_reader(p, pid);
+
+	if (!p->count)
+		return false;
+	/* Workers are started before the first of them reads: one that was started after the
+	 * pass had begun is of another loader, or of the same in its next epoch. */
+	if (who->started > p->begun + 1)
+		return true;
+	/* The main process reads what its workers do not, or the other way round. */
+	const struct clair_process *first = &p->readers[0].process;
+	if (who->pid && (who->pid == first->parent || who->parent == first->pid))
+		return true;
+	/* Workers that stay, of a loader that has been idle. */
+	for (unsigned i = o->kept - 1; who->pid && i-- > 0;)
+		if (find_reader(&o->passes[i], who->pid))
+			return !find_reader(&o->passes[i], first->pid);
+	return false;
+}
+
+bool clair_opens_add(struct clair_opens *o, struct clair_process who, uint64_t now, uint32_t id)
+{
+	struct clair_pass *p = &o->passes[o->kept - 1];
+	struct clair_pass_reader *r = find_reader(p, who.pid);
 
 	if (o->full || id >= clair_catalog_count(o->catalog))
 		return false;
-	/* A process that was started after the pass had begun is of another loader, or of the
-	 * same in its next epoch: workers are started before the first one reads. */
-	if ((!r && p->count && started > p->begun + 1) || is_long(o, p)) {
+	if ((!r && is_other_loader(o, &who)) || is_long(o, p)) {
 		if (begin_pass(o, now) < 0)
 			return false;
 		p = &o->passes[o->kept - 1];
@@ -335,7 +356,7 @@ bool clair_opens_add(struct clair_opens *o, pid_t pid, uint64_t started, uint64_
 	if (!p->count)
 		p->begun = now;
 	if (!r)
-		r = add_reader(p, pid, started);
+		r = add_reader(p, who);
 	if (!r)
 		return false;
 	if (is_repeat(p, r, id)) {

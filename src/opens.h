@@ -17,10 +17,14 @@
 /* Bytes that the packed opens may take; what is beyond is not kept. */
 #define CLAIR_OPENS_LIMIT (64u << 20)
 
+struct clair_process {
+	pid_t pid, parent; /* 0: unknown */
+	uint64_t started;  /* when, clock ticks since boot; 0: unknown */
+};
+
 struct clair_pass_reader {
-	pid_t pid;       /* of the process, 0: unknown */
-	uint64_t started; /* when, clock ticks since boot; 0: unknown */
-	uint32_t count;  /* opens in this pass */
+	struct clair_process process;
+	uint32_t count; /* opens in this pass */
 	uint32_t last[2];
 };
 
@@ -61,10 +65,9 @@ struct clair_opens {
 
 int clair_opens_init(struct clair_opens *opens, const struct clair_catalog *catalog);
 void clair_opens_finish(struct clair_opens *opens);
-/* One open of the file ID by the process PID (0: unknown) that STARTED then, at NOW (both in
- * clock ticks since boot; 0: unknown). False: it was opened a moment ago by the same reader, or
- * memory is out. */
-bool clair_opens_add(struct clair_opens *opens, pid_t pid, uint64_t started, uint64_t now,
+/* One open of the file ID by the process WHO at NOW (clock ticks since boot). False: it was
+ * opened a moment ago by the same reader, or memory is out. */
+bool clair_opens_add(struct clair_opens *opens, struct clair_process who, uint64_t now,
 		     uint32_t id);
 /* Adds a pass that is over to the packed ones; beyond the limit nothing is added, and FULL is
  * set. 0 or -ENOMEM. */
@@ -77,9 +80,8 @@ static inline const struct clair_pass *clair_opens_newest(const struct clair_ope
 	return &opens->passes[opens->kept - 1];
 }
 
-/* The process that thread TID belongs to, and when it started: from /proc; *STARTED = 0
- * where it cannot be read. */
-pid_t clair_process_of(pid_t tid, uint64_t *started);
+/* The process that thread TID belongs to, from /proc, as far as it can be read. */
+struct clair_process clair_process_of(pid_t tid);
 uint64_t clair_ticks_now(void); /* clock ticks since boot */
 
 #endif

@@ -5,7 +5,7 @@
 A Dataset over the paths in LIST (relative to ROOT; several on a line make one sample) opens and
 reads every file. SAMPLER: distributed, random (a generator of its own), default (shuffle=True),
 shuffle (Python's random), drawn (random.sample for each batch), numpy. US: what it works at a
-sample, microseconds. Prints a line with a sum over the bytes an epoch.
+sample, microseconds; VAL: so many of the list's end are a validation after each epoch. Prints a line with a sum over the bytes an epoch.
 """
 import random
 import sys
@@ -66,10 +66,11 @@ class Shuffled:
 def main():
     root, name, kind = sys.argv[1:4]
     o = dict(epochs=2, workers=2, batch=16, seed=0, limit=0, opens=1, drop_last=0, persistent=0,
-             us=0)
+             us=0, val=0)
     o.update((k, int(v)) for k, v in (a.split("=") for a in sys.argv[4:]))
     with open(name) as f:
         lines = f.read().splitlines()
+    val, lines = lines[len(lines) - o["val"]:], lines[:len(lines) - o["val"]]
     files, n = Files(root, lines, o["opens"], o["us"]), len(lines)
     random.seed(o["seed"])
     numpy.random.seed(o["seed"])
@@ -92,6 +93,9 @@ def main():
         words["sampler"] = sampler
     loader = DataLoader(files, num_workers=o["workers"],
                         persistent_workers=bool(o["persistent"]), **words)
+    validation = DataLoader(Files(root, val, 1, o["us"]), batch_size=o["batch"],
+                            num_workers=o["workers"],
+                            persistent_workers=bool(o["persistent"]))
     for epoch in range(o["epochs"]):
         if kind == "distributed":
             sampler.set_epoch(epoch)
@@ -100,6 +104,8 @@ def main():
             total += int(batch.sum())
             if o["limit"] and (k + 1) * o["batch"] >= o["limit"]:
                 break
+        for batch in validation if o["val"] else ():
+            total += int(batch.sum())
         print(epoch, total, flush=True)
 
 

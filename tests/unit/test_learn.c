@@ -98,6 +98,14 @@ TestSuite(learn, .init = begin, .fini = end, .timeout = 60);
 
 /* --- opens ---------------------------------------------------------------------------------- */
 
+static bool add(struct clair_opens *o, pid_t pid, pid_t parent, uint64_t started, uint64_t now,
+		uint32_t id)
+{
+	struct clair_process who = { pid, parent, started };
+
+	return clair_opens_add(o, who, now, id);
+}
+
 Test(learn, a_file_that_is_opened_three_times_counts_once)
 {
 	struct clair_opens o;
@@ -105,22 +113,21 @@ Test(learn, a_file_that_is_opened_three_times_counts_once)
 	cr_assert_eq(clair_opens_init(&o, catalog), 0);
 	for (unsigned i = 0; i < 100; i++)
 		for (unsigned k = 0; k < 3; k++)
-			cr_assert_eq(clair_opens_add(&o, 10 + (int)(i % 2), 5, 6, list[i]),
-				     k == 0);
+			cr_assert_eq(add(&o, 10 + (int)(i % 2), 0, 5, 6, list[i]), k == 0);
 	/* Another reader's open of the same file is another sample. */
-	cr_assert(clair_opens_add(&o, 10, 5, 6, list[99]));
+	cr_assert(add(&o, 10, 0, 5, 6, list[99]));
 	cr_expect_eq(o.total, 101);
 	cr_expect_eq(o.repeats, 200);
 	/* Nobody knows who: within a few opens. */
-	cr_assert(clair_opens_add(&o, 0, 0, 0, list[200]));
-	cr_assert(clair_opens_add(&o, 0, 0, 0, list[201]));
-	cr_assert_not(clair_opens_add(&o, 0, 0, 0, list[200]));
-	cr_assert_not(clair_opens_add(&o, 0, 0, 0, clair_catalog_count(catalog)));
+	cr_assert(add(&o, 0, 0, 0, 0, list[200]));
+	cr_assert(add(&o, 0, 0, 0, 0, list[201]));
+	cr_assert_not(add(&o, 0, 0, 0, 0, list[200]));
+	cr_assert_not(add(&o, 0, 0, 0, 0, clair_catalog_count(catalog)));
 	clair_opens_finish(&o);
 }
 
-/* A pass ends when the files come again, or when readers come that were started since. */
-Test(learn, passes)
+/* A pass ends when the files come again. */
+Test(learn, passes_of_one_process)
 {
 	struct clair_opens o;
 
@@ -128,7 +135,7 @@ Test(learn, passes)
 	for (unsigned pass = 0; pass < 3; pass++) {
 		shuffle(list, LISTED, pass);
 		for (unsigned i = 0; i < LISTED; i++)
-			clair_opens_add(&o, 7, 1, 10 + pass, list[i]);
+			add(&o, 7, 1, 1, 10 + pass, list[i]);
 	}
 	cr_expect_eq(o.kept, 3);
 	cr_expect_eq(clair_opens_newest(&o)->number, 2);
@@ -136,17 +143,36 @@ Test(learn, passes)
 		cr_expect_eq(o.passes[pass].count, LISTED);
 		cr_expect_eq(o.passes[pass].readers[0].count, LISTED);
 	}
-	/* A validation by workers of its own, then the first loader's workers, made anew. */
-	for (unsigned i = 0; i < 50; i++)
-		clair_opens_add(&o, 20, 100, 102, find("masks/%05u.png", i));
-	cr_expect_eq(clair_opens_newest(&o)->number, 3);
-	for (unsigned i = 0; i < 10; i++)
-		clair_opens_add(&o, 30 + (int)(i % 2), 200, 202, list[i]);
-	cr_expect_eq(clair_opens_newest(&o)->number, 4);
-	cr_expect_eq(clair_opens_newest(&o)->reader_count, 2);
-	cr_expect_eq(clair_opens_newest(&o)->count, 10);
-	cr_expect_eq(o.pass_count, 4);
 	clair_opens_finish(&o);
+}
+
+/* Training by workers 20 and 21 of process 5, validation by 30 and 31, one more file by 5
+ * itself. STAY: the same workers each epoch. */
+static void train_and_validate(bool stay)
+{
+	struct clair_opens o;
+
+	cr_assert_eq(clair_opens_init(&o, catalog), 0);
+	for (unsigned epoch = 0; epoch < 3; epoch++) {
+		int more = stay ? 0 : 100 * (int)epoch;
+		uint64_t t = 1000 * (epoch + 1), begun = stay ? 1000 : t;
+		for (unsigned i = 0; i < 400; i++)
+			add(&o, 20 + more + (int)(i % 2), 5, begun, t + 2, list[i]);
+		for (unsigned i = 400; i < 500; i++)
+			add(&o, 30 + more + (int)(i % 2), 5, begun + 100, t + 102, list[i]);
+		add(&o, 5, 1, 1, t + 200, list[500]);
+	}
+	cr_assert_eq(clair_opens_newest(&o)->number, 8);
+	cr_assert_eq(o.pass_count, 8);
+	for (unsigned i = 0; i < 8; i++)
+		cr_expect_eq(o.ends[i].count, i % 3 == 0 ? 400 : i % 3 == 1 ? 100 : 1);
+	clair_opens_finish(&o);
+}
+
+Test(learn, passes_of_workers)
+{
+	train_and_validate(false);
+	train_and_validate(true);
 }
 
 Test(learn, draws_are_no_passes)
@@ -156,7 +182,7 @@ Test(learn, draws_are_no_passes)
 
 	cr_assert_eq(clair_opens_init(&o, catalog), 0);
 	for (unsigned i = 0; i < 3000; i++)
-		clair_opens_add(&o, 7, 1, 2, list[draw(&state, LISTED)]);
+		add(&o, 7, 1, 1, 2, list[draw(&state, LISTED)]);
 	cr_expect_eq(o.kept, 1);
 	cr_expect(clair_opens_newest(&o)->drawn);
 	clair_opens_finish(&o);
