@@ -25,6 +25,10 @@
  * when some opens did not fit the first one. */
 #define HASTY_SEEDS 8
 #define PATIENT_OPENS 12
+/* u32 that may have been drawn from the default generator before the first epoch, for so many
+ * of the seeds. */
+#define DRAWS 4096
+#define DRAWN_SEEDS 5
 /* The most samples that a loader may have left out at the end of an epoch. */
 #define LEFT_OUT 256
 
@@ -62,6 +66,7 @@ static const struct variant {
 struct hypothesis {
 	const struct variant *variant;
 	uint64_t seed;
+	uint32_t skip; /* drawn from the generator before */
 	unsigned deal;
 	uint32_t samples; /* of the dataset: the loader may leave some out */
 	uint32_t count;
@@ -80,7 +85,9 @@ struct learn_hypotheses {
 	/* What is tried next: a seed, then numbers of samples that were left out. */
 	size_t next_seed;
 	uint32_t next_left_out;
+	uint64_t next_draw;
 	uint32_t looked; /* opens that all were held against */
+	bool stale;      /* the pass that should follow is over */
 };
 
 void clair_learn_forget(struct clair_learn *l)
@@ -117,29 +124,37 @@ void clair_learn_take_start(struct clair_learn *l, struct learn_start *start)
 
 /* --- samplers ----------------------------------------------------------------------------------- */
 
-static int words_of(const struct variant *v, uint64_t seed, struct clair_words *words)
+static int set_number(struct clair_words *words, const char *word, uint64_t value)
 {
 	char text[32];
-	int r = 0;
 
-	snprintf(text, sizeof text, "%llu", (unsigned long long)seed);
-	if (v->seeded)
-		r = clair_words_set(words, "seed", text);
+	snprintf(text, sizeof text, "%llu", (unsigned long long)value);
+	return clair_words_set(words, word, text);
+}
+
+static int words_of(const struct variant *v, uint64_t seed, uint32_t skip,
+		    struct clair_words *words)
+{
+	int r = v->seeded ? set_number(words, "seed", seed) : 0;
+
+	if (r == 0 && skip)
+		r = set_number(words, "skip", skip);
 	for (unsigned i = 0; i < 2 && v->word[i] && r == 0; i++)
 		r = clair_words_set(words, v->word[i], v->value[i]);
 	return r;
 }
 
 /* The epochs EPOCH and the next of a sampler over N samples, of one rank. */
-static int two_epochs(const struct variant *v, uint64_t seed, uint32_t n, uint64_t epoch,
-		      struct clair_indices *first, struct clair_indices *second)
+static int two_epochs(const struct variant *v, uint64_t seed, uint32_t skip, uint32_t n,
+		      uint64_t epoch, struct clair_indices *first,
+		      struct clair_indices *second)
 {
 	struct clair_words words = { 0 };
 	struct clair_order_params params = { .n = n, .world = 1, .words = &words };
 	struct clair_sampler *sampler = NULL;
 	char *error = NULL;
 
-	int r = words_of(v, seed, &words);
+	int r = words_of(v, seed, skip, &words);
 	if (r == 0)
 		r = clair_sampler_new(v->sampler, &params, NULL, NULL, &sampler, &error);
 	if (r == 0)
@@ -230,7 +245,8 @@ static const struct hypothesis *look_again(struct clair_learn *l, struct learn_s
 	pthread_mutex_lock(&l->lock);
 	clair_learn_take_start(l, start);
 	pthread_mutex_unlock(&l->lock);
-	if (start->pass != h->pass || start->count < h->looked + 2 + h->looked / 4)
+	h->stale = h->stale || start->pass != h->pass;
+	if (h->stale || start->count < h->looked + 2 + h->looked / 4)
 		return NULL;
 	h->looked = start->count;
 	for (size_t i = 0; i < h->count; i++)
@@ -241,7 +257,7 @@ static const struct hypothesis *look_again(struct clair_learn *l, struct learn_s
 
 /* One sampler with one seed, over all deals. */
 static const struct hypothesis *try_one(struct clair_learn *l, const struct variant *v,
-					uint64_t seed, uint32_t left_out)
+					uint64_t seed, uint32_t skip, uint32_t left_out)
 {
 	struct learn_hypotheses *h = l->hypotheses;
 	struct clair_indices first = { 0 }, second = { 0 };
@@ -249,7 +265,7 @@ static const struct hypothesis *try_one(struct clair_learn *l, const struct vari
 	struct learn_start start;
 	const struct hypothesis *found = look_again(l, &start);
 
-	if (!found && two_epochs(v, seed, n, h->epoch, &first, &second) == 0) {
+	if (!found && two_epochs(v, seed, skip, n, h->epoch, &first, &second) == 0) {
 		autofree uint32_t *where = invert(&first);
 
 		for (unsigned d = 0; d < h->deal_count && where && !found; d++) {
@@ -257,6 +273,8 @@ static const struct hypothesis *try_one(struct clair_learn *l, const struct vari
 
 			if (left_out < h->deals[d].deal.batch)
 				x = add(h, v, seed, d, n, where, &second);
+			if (x)
+				x->skip = skip;
 			if (x && follows(h, x, &start)) {
 				found = x;
 			} else if (x && h->entries > KEPT) {
@@ -280,7 +298,8 @@ static uint32_t *list_of(const struct learn_hypotheses *h, const struct hypothes
 	unsigned group = p->deal.group;
 	uint32_t *list = malloc(((size_t)x->samples * group + 1) * sizeof *list);
 
-	if (!list || two_epochs(x->variant, x->seed, x->samples, h->epoch, &first, &second) < 0) {
+	if (!list || two_epochs(x->variant, x->seed, x->skip, x->samples, h->epoch, &first,
+				&second) < 0) {
 		free(list);
 		list = NULL;
 	}
@@ -292,14 +311,6 @@ static uint32_t *list_of(const struct learn_hypotheses *h, const struct hypothes
 	clair_indices_finish(&first);
 	clair_indices_finish(&second);
 	return list;
-}
-
-static int set_number(struct clair_words *words, const char *word, uint64_t value)
-{
-	char text[32];
-
-	snprintf(text, sizeof text, "%llu", (unsigned long long)value);
-	return clair_words_set(words, word, text);
 }
 
 static int answer(struct clair_learn *l, const struct hypothesis *x, uint32_t *folder,
@@ -321,7 +332,7 @@ static int answer(struct clair_learn *l, const struct hypothesis *x, uint32_t *f
 		r = clair_words_copy(words, &l->given);
 	clair_words_unset(words, "split"); /* it is in the list */
 	if (r == 0)
-		r = words_of(x->variant, x->seed, words);
+		r = words_of(x->variant, x->seed, x->skip, words);
 	if (r == 0)
 		r = clair_words_set(words, "sampler",
 				    deal->group > 1 ? "grouped" : x->variant->sampler);
@@ -387,6 +398,11 @@ static void set_patience(bool patient)
 	pthread_setschedparam(pthread_self(), patient ? SCHED_IDLE : SCHED_OTHER, &none);
 }
 
+static bool is_over(const struct clair_learn *l)
+{
+	return l->hypotheses->stale || atomic_load(&l->cancel);
+}
+
 static const struct hypothesis *try_seeds(struct clair_learn *l, const struct learn_start *start)
 {
 	struct learn_hypotheses *h = l->hypotheses;
@@ -402,10 +418,10 @@ static const struct hypothesis *try_seeds(struct clair_learn *l, const struct le
 		 * loaders are busiest. */
 		set_patience(s >= HASTY_SEEDS);
 		for (size_t v = 0; v < VARIANTS && !found; v++) {
-			if (atomic_load(&l->cancel))
+			if (is_over(l))
 				return NULL;
 			if (s == 0 || variants[v].seeded)
-				found = try_one(l, &variants[v], seeds[s], 0);
+				found = try_one(l, &variants[v], seeds[s], 0, 0);
 		}
 	}
 	return found;
@@ -423,8 +439,24 @@ static const struct hypothesis *try_left_out(struct clair_learn *l)
 			longest = h->deals[d].deal.batch;
 	longest = longest < LEFT_OUT ? longest : LEFT_OUT;
 	for (; h->next_left_out < longest && n <= LARGE / 4 && !found; h->next_left_out++)
-		for (size_t v = 0; v < 3 && !found && !atomic_load(&l->cancel); v++)
-			found = try_one(l, &variants[v], 0, h->next_left_out);
+		for (size_t v = 0; v < 3 && !found && !is_over(l); v++)
+			found = try_one(l, &variants[v], 0, 0, h->next_left_out);
+	return found;
+}
+
+/* RandomSampler on the default generator after something else has drawn from it. */
+static const struct hypothesis *try_draws(struct clair_learn *l)
+{
+	static const struct variant on_default = { "torch-default", { NULL }, { NULL }, true };
+	struct learn_hypotheses *h = l->hypotheses;
+	const struct hypothesis *found = NULL;
+
+	set_patience(true);
+	for (; h->next_draw < (uint64_t)DRAWS * DRAWN_SEEDS && !found && !is_over(l) &&
+	       h->deals[0].samples <= LARGE / 4;
+	     h->next_draw++)
+		found = try_one(l, &on_default, seeds[h->next_draw % DRAWN_SEEDS],
+				(uint32_t)(h->next_draw / DRAWN_SEEDS) + 1, 0);
 	return found;
 }
 
@@ -441,6 +473,8 @@ static bool go_on(struct clair_learn *l, uint32_t *folder, struct clair_words *w
 		found = try_seeds(l, &start);
 	if (!found && start.count >= PATIENT_OPENS)
 		found = try_left_out(l);
+	if (!found && start.count >= PATIENT_OPENS)
+		found = try_draws(l);
 	set_patience(false);
 	return give(l, found, folder, words);
 }

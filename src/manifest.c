@@ -112,9 +112,35 @@ static int by_key(const void *a, const void *b)
 	return x->key < y->key ? -1 : x->key > y->key;
 }
 
-/* The same by the ids beside the names, as COCO's tools sort them. */
-static int add_sorted(struct clair_manifests *m, const struct clair_catalog *c,
-		      uint32_t manifest, const struct column *column)
+static int by_number(const void *a, const void *b)
+{
+	uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* Those of PAIRS whose key was annotated; SORTED ascending. */
+static int add_annotated(struct clair_manifests *m, const struct clair_catalog *c,
+			 uint32_t manifest, const struct pair *pairs, size_t n,
+			 const struct clair_indices *sorted, const char *name)
+{
+	autofree uint32_t *ids = malloc((n + 1) * sizeof *ids);
+	size_t kept = 0;
+
+	if (!ids)
+		return -ENOMEM;
+	for (size_t i = 0; i < n; i++)
+		if (bsearch(&pairs[i].key, sorted->at, sorted->count, sizeof *sorted->at,
+			    by_number))
+			ids[kept++] = pairs[i].id;
+	return kept && kept < n ? add_list(m, c, manifest, name, ids, kept) : 0;
+}
+
+/* As COCO's tools have it: the pictures by their ids; both without those that have no
+ * annotation. */
+static int add_coco(struct clair_manifests *m, const struct clair_catalog *c,
+		    uint32_t manifest, const struct column *column,
+		    struct clair_indices *annotated)
 {
 	size_t n = column->ids.count;
 	autofree struct pair *pairs = malloc((n + 1) * sizeof *pairs);
@@ -127,10 +153,15 @@ static int add_sorted(struct clair_manifests *m, const struct clair_catalog *c,
 			return 0;
 		pairs[i] = (struct pair){ column->keys.at[i], column->ids.at[i] };
 	}
+	if (annotated->count)
+		qsort(annotated->at, annotated->count, sizeof *annotated->at, by_number);
+	int r = add_annotated(m, c, manifest, pairs, n, annotated, "annotated");
 	qsort(pairs, n, sizeof *pairs, by_key);
 	for (size_t i = 0; i < n; i++)
 		ids[i] = pairs[i].id;
-	return add_list(m, c, manifest, "id", ids, n);
+	if (r == 0)
+		r = add_list(m, c, manifest, "id", ids, n);
+	return r == 0 ? add_annotated(m, c, manifest, pairs, n, annotated, "annotated id") : r;
 }
 
 static int read_one(const struct clair_catalog *c, const struct names *names, uint32_t id,
@@ -148,11 +179,12 @@ static int read_one(const struct clair_catalog *c, const struct names *names, ui
 		    covers(c, &x->ids, opened, count)) {
 			r = add_list(out, c, id, x->name, x->ids.at, x->ids.count);
 			if (r == 0 && json)
-				r = add_sorted(out, c, id, x);
+				r = add_coco(out, c, id, x, &t.annotated);
 		}
 		clair_indices_finish(&x->ids);
 		clair_indices_finish(&x->keys);
 	}
+	clair_indices_finish(&t.annotated);
 	return r;
 }
 

@@ -39,6 +39,7 @@ struct table {
 	const struct names *names;
 	struct column columns[MANIFEST_COLUMNS];
 	unsigned count;
+	struct clair_indices annotated; /* JSON: the numbers named "image_id" */
 };
 
 /* A table of fields that are divided by commas, tabs, or blanks; or names, one a line. */

@@ -220,8 +220,11 @@ int clair_manifest_json(struct table *t, char *text, size_t size)
 			char *end;
 			unsigned long v = strtoul(j.at - 1, &end, 10);
 			/* The text ends with a NUL. */
-			if (!strcmp(j.key, "id") && v < UINT32_MAX && *end != '.')
+			bool whole = v < UINT32_MAX && *end != '.';
+			if (whole && !strcmp(j.key, "id"))
 				set_id(&j, (uint32_t)v);
+			else if (whole && !strcmp(j.key, "image_id"))
+				r = clair_indices_append(&t->annotated, (uint32_t)v);
 			j.at = end;
 		}
 	}
