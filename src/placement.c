@@ -85,6 +85,8 @@ static bool is_sound(const struct clair_placement_input *input)
 		if (!clair_stream_known(input->streams[s]))
 			continue;
 		uint32_t world = clair_stream_world(input->streams[s]);
+		if (!input->node_of_rank || !input->node_of_rank[s])
+			return false;
 		for (uint32_t rank = 0; rank < world; rank++) {
 			uint16_t node = input->node_of_rank[s][rank];
 			if (node >= input->node_count && node != CLAIR_NO_NODE)

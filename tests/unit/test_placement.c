@@ -65,7 +65,8 @@ Test(placement, any_input)
 		uint64_t hash = 0;
 
 		job_init(&j, (uint32_t)job_draw(round % 3 ? 1500 : 12), nodes,
-			 nodes * (1 + (uint32_t)job_draw(3)), 1 + job_draw(5000), orders[round % 8]);
+			 nodes * (1 + (uint32_t)job_draw(3)),
+			 1 + job_draw(round & 32 ? 20000000000 : 5000), orders[round % 8]);
 		job_room(&j, (uint32_t)job_draw(250), round & 8);
 		if (round & 16)
 			j.nodes[job_draw(nodes)] = (struct clair_placement_node){ 0 };
@@ -358,6 +359,9 @@ Test(placement, edges)
 	j.node_of_rank[1] = 3;
 	cr_assert_eq(clair_policy_at(0)->place(&j.input, &p), -EINVAL);
 	j.node_of_rank[1] = 0;
+	j.ranks = NULL;
+	cr_assert_eq(clair_policy_at(0)->place(&j.input, &p), -EINVAL);
+	j.ranks = j.node_of_rank;
 	j.input.node_count = 0;
 	cr_assert_eq(clair_policy_at(1)->place(&j.input, &p), -EINVAL);
 	job_finish(&j);
