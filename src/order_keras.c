@@ -16,7 +16,9 @@ struct directory {
 	uint32_t world, count, version;
 	uint64_t pair[2], buffer, skip, step;
 	uint32_t *paths; /* the static list: a part of the shuffled files */
-	uint32_t *order;
+	uint32_t *order; /* of epoch AT if MADE, of all ranks */
+	uint64_t at;
+	bool made;
 };
 
 static void directory_close(void *p)
@@ -140,8 +142,12 @@ static int directory_epoch(void *p, uint64_t epoch, uint32_t rank, struct clair_
 	int r = 0;
 
 	if (s->version >= 3003000) {
-		clair_tf_iterator_pair(s->pair, true, s->skip + epoch * s->step, pair);
-		r = clair_tf_shuffle(pair, s->buffer, s->paths, s->count, s->order);
+		if (!s->made || s->at != epoch) {
+			clair_tf_iterator_pair(s->pair, true, s->skip + epoch * s->step, pair);
+			r = clair_tf_shuffle(pair, s->buffer, s->paths, s->count, s->order);
+			s->at = epoch;
+			s->made = r == 0;
+		}
 		order = s->order;
 	}
 	return r < 0 ? r : clair_take(CLAIR_TAKE_STRIDE, order, s->count, s->world, rank, out);

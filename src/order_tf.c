@@ -79,8 +79,10 @@ struct state {
 	uint32_t n, world;
 	uint64_t pair[2], buffer, repeat, step, skip;
 	bool reshuffle, shard_first, repeat_first;
+	/* Before and after the shuffle; of epoch AT for all ranks if MADE. */
+	struct clair_indices items, order;
 	uint64_t at;
-	struct clair_indices items, order; /* before and after the shuffle, of AT */
+	bool made;
 };
 
 static void tf_close(void *p)
@@ -169,20 +171,31 @@ static int tf_iterator(struct state *s, uint64_t iterator)
 	return clair_tf_shuffle(pair, s->buffer, s->items.at, s->items.count, at);
 }
 
-static int tf_epoch(void *p, uint64_t epoch, uint32_t rank, struct clair_indices *out)
+/* ORDER becomes that of EPOCH, of all ranks when the shard comes after the shuffle. */
+static int tf_make(struct state *s, uint64_t epoch, uint32_t rank)
 {
-	struct state *s = p;
 	uint64_t iterators = s->repeat_first ? 1 : s->repeat;
 	uint64_t first = s->skip + epoch * s->step * iterators;
 	uint32_t from = s->shard_first ? rank : 0, by = s->shard_first ? s->world : 1;
 	int r = 0;
 
+	s->made = false;
 	s->items.count = s->order.count = 0;
 	for (uint64_t k = 0; k < (s->repeat_first ? s->repeat : 1); k++)
 		for (uint64_t i = from; i < s->n && r == 0; i += by)
 			r = clair_indices_append(&s->items, (uint32_t)i);
 	for (uint64_t k = 0; k < iterators && r == 0; k++)
 		r = tf_iterator(s, first + k);
+	s->at = epoch;
+	s->made = r == 0 && !s->shard_first;
+	return r;
+}
+
+static int tf_epoch(void *p, uint64_t epoch, uint32_t rank, struct clair_indices *out)
+{
+	struct state *s = p;
+	int r = s->made && s->at == epoch ? 0 : tf_make(s, epoch, rank);
+
 	if (r < 0)
 		return r;
 	return clair_take(s->shard_first ? CLAIR_TAKE_ALL : CLAIR_TAKE_STRIDE, s->order.at,

@@ -251,3 +251,43 @@ Test(stream, mistakes)
 		clair_words_finish(&words);
 	}
 }
+
+/* Whatever was asked for before, in whatever order; ids are the samples' at the indices. */
+Test(stream, rank_by_rank)
+{
+	static const char *const texts[] = {
+		"sampler=torch-distributed seed=1", "sampler=tf-shuffle seed=3",
+		"sampler=tf-shuffle seed=3 shard=before", "sampler=keras-directory seed=5",
+		"sampler=nopfs seed=5 batch=6", "sampler=dali-file shuffle_after_epoch=1",
+		"sampler=python-shuffle seed=9", "sampler=accelerate seed=2 batch=2",
+	};
+	/* epoch, rank */
+	static const uint32_t asked[][2] = { { 0, 0 }, { 0, 1 }, { 0, 2 }, { 2, 1 }, { 2, 0 },
+					     { 1, 2 }, { 0, 1 }, { 3, 0 }, { 3, 0 } };
+	struct clair_indices got = { 0 };
+
+	for (size_t k = 0; k < sizeof texts / sizeof texts[0]; k++) {
+		char text[256];
+
+		snprintf(text, sizeof text, "%s world=3 index=sorted", texts[k]);
+		struct clair_stream *s = stream_of("train", text);
+		for (size_t i = 0; i < sizeof asked / sizeof asked[0]; i++) {
+			struct clair_stream *fresh = stream_of("train", text);
+			struct clair_epoch *e = NULL;
+
+			cr_assert_eq(clair_stream_epoch(fresh, asked[i][0], asked[i][1], &e), 0);
+			cr_assert_eq(clair_stream_ids(s, asked[i][0], asked[i][1], &got), 0);
+			cr_assert_eq(got.count, e->count, "%s", text);
+			cr_assert(e->count && !memcmp(got.at, e->ids,
+						      got.count * sizeof *got.at),
+				  "%s: epoch %u, rank %u", text, asked[i][0], asked[i][1]);
+			clair_epoch_put(e);
+			clair_stream_free(fresh);
+		}
+		clair_stream_free(s);
+	}
+	struct clair_stream *unknown = stream_of("train", "seed=auto");
+	cr_assert_eq(clair_stream_ids(unknown, 0, 0, &got), -ENOENT);
+	clair_stream_free(unknown);
+	clair_indices_finish(&got);
+}
