@@ -12,14 +12,14 @@
 #include "clock.h"
 #include "log.h"
 
-/* Numbers of opens at which it is tried (again), and whether with all 2^32 seeds: not before
- * that is worth it. */
+/* Numbers of opens at which it is tried (again), and how hard: all seeds not before that is
+ * worth it. */
 static const struct {
 	size_t opens;
-	bool full;
-} steps[] = { { 24, false },  { 48, false },   { 96, false },  { 200, false },
-	      { 400, true },  { 800, false },  { 1600, true }, { 3200, false },
-	      { 6400, true }, { 12800, false } };
+	enum effort effort;
+} steps[] = { { 24, CHEAP },  { 48, CHEAP },     { 96, CHEAP },   { 200, CHEAP },
+	      { 400, DEAR },  { 800, CHEAP },    { 1600, DEAREST }, { 3200, CHEAP },
+	      { 6400, DEAREST }, { 12800, CHEAP } };
 #define STEPS (sizeof steps / sizeof steps[0])
 /* Processes whose environment is read, until one says it. */
 #define MOST_ASKED 8
@@ -158,17 +158,16 @@ static size_t next_step(const struct clair_discover *d, size_t done)
 	return d->finishing && d->count > done ? d->count : 0;
 }
 
-/* Whether all seeds are searched with COUNT opens: once all that was opened is there, they are.
- * lock */
-static bool is_full(const struct clair_discover *d, size_t count)
+/* How hard it is tried with COUNT opens; when no more come, as hard as it can be. lock */
+static enum effort effort_of(const struct clair_discover *d, size_t count)
 {
 	/* When more opens wait, they may say it at a lower price. */
 	if (next_step(d, count))
-		return false;
+		return CHEAP;
 	for (size_t i = 0; i < STEPS; i++)
-		if (steps[i].opens == count && steps[i].full)
-			return true;
-	return d->finishing && count == d->count;
+		if (steps[i].opens == count && !d->finishing)
+			return steps[i].effort;
+	return d->finishing && count == d->count ? DEAREST : CHEAP;
 }
 
 static bool hand_over(struct clair_discover *d, uint32_t folder,
@@ -209,7 +208,8 @@ static bool copy_opens(struct clair_discover *d, size_t count, uint64_t generati
 	return enough;
 }
 
-static void think(struct clair_discover *d, size_t count, bool full, uint64_t generation)
+static void think(struct clair_discover *d, size_t count, enum effort effort,
+		  uint64_t generation)
 {
 	struct clair_words words = { 0 };
 	autofree uint32_t *ids = malloc(count * sizeof *ids);
@@ -220,7 +220,7 @@ static void think(struct clair_discover *d, size_t count, bool full, uint64_t ge
 	if (!ids || !pids || !copy_opens(d, count, generation, ids, pids) ||
 	    clair_opened_init(&opened, ids, pids, count) < 0)
 		return;
-	if (clair_discover_try(d, &opened, full, &folder, &words))
+	if (clair_discover_try(d, &opened, effort, &folder, &words))
 		hand_over(d, folder, &words, generation);
 	clair_opened_finish(&opened);
 	clair_words_finish(&words);
@@ -250,10 +250,10 @@ static void *discover_thread(void *arg)
 			pthread_cond_wait(&d->change, &d->lock);
 			continue;
 		}
-		bool full = is_full(d, count);
-		d->state = full ? "searching all seeds" : "trying usual orders and seeds";
+		enum effort effort = effort_of(d, count);
+		d->state = effort != CHEAP ? "searching all seeds" : "trying usual orders and seeds";
 		pthread_mutex_unlock(&d->lock);
-		think(d, count, full, generation);
+		think(d, count, effort, generation);
 		set_state(d, "waiting for more opens");
 		pthread_mutex_lock(&d->lock);
 		done = count;

@@ -17,6 +17,8 @@
 /* The most of the opens that an order's beginning must lie in: the rest is run-ahead. */
 #define PREFIX_SHARE 2
 #define LONGEST 4096
+/* The very first entries of an order are among the first so many opens, or a quarter. */
+#define SOON 128
 /* Openers that are told apart, and opens of each that are looked at. */
 #define MOST_OPENERS 64
 #define MOST_EACH 256
@@ -75,6 +77,7 @@ void clair_numbering_finish(struct numbering *n)
 	free(n->ids);
 	free(n->first);
 	free(n->bits);
+	free(n->soon);
 	free(n->early);
 	free(n->at);
 	*n = (struct numbering){ 0 };
@@ -87,9 +90,10 @@ int clair_numbering_fill(struct numbering *n, const struct opened *o, uint32_t n
 
 	n->first = malloc(sizeof *n->first * (n->count + 1ul));
 	n->bits = calloc(words, sizeof *n->bits);
+	n->soon = calloc(words, sizeof *n->soon);
 	n->early = calloc(words, sizeof *n->early);
 	n->at = malloc(sizeof *n->at * (o->count + 1));
-	if (!number || !n->first || !n->bits || !n->early || !n->at)
+	if (!number || !n->first || !n->bits || !n->soon || !n->early || !n->at)
 		return -ENOMEM;
 	memset(n->first, 0xff, sizeof *n->first * n->count);
 	memset(number, 0xff, sizeof *number * number_count);
@@ -105,6 +109,8 @@ int clair_numbering_fill(struct numbering *n, const struct opened *o, uint32_t n
 			continue;
 		n->first[at] = n->seen++;
 		n->bits[at / 64] |= 1ull << at % 64;
+		if (n->seen <= SOON || n->seen <= o->count / 4)
+			n->soon[at / 64] |= 1ull << at % 64;
 	}
 	for (unsigned p = 0; p < o->opener_count; p++) {
 		unsigned early = 0;

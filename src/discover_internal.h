@@ -46,6 +46,7 @@ struct numbering {
 	uint32_t *ids, count;
 	uint32_t *first; /* by number: which distinct open it was, NONE: none */
 	uint64_t *bits;  /* by number: opened among the first `seen` */
+	uint64_t *soon;  /* by number: among the first of these */
 	uint64_t *early; /* by number: among the first CLAIR_EARLY opens of a thread */
 	uint32_t *at;    /* by open: the sample's number, NONE: of others */
 	uint32_t seen;   /* distinct opens of samples of this numbering */
@@ -114,9 +115,14 @@ struct trial {
 	bool any_world;       /* not known */
 };
 
-/* Tries everything with these opens. FULL: also all seeds. True: *FOLDER and WORDS (empty
+/* What a trial may cost: usual orders and small seeds; all seeds; as ranks of small worlds,
+ * too, which is dearer than all the rest. */
+enum effort { CHEAP, DEAR, DEAREST };
+
+/* Tries everything with these opens. True: *FOLDER and WORDS (empty
  * before) are the answer. */
-bool clair_discover_try(struct clair_discover *d, struct opened *opened, bool full,
+bool clair_discover_try(struct clair_discover *d, struct opened *opened,
+			enum effort effort,
 			uint32_t *folder, struct clair_words *words);
 /* The folder that all of these lie under, and no deeper one. */
 uint32_t clair_discover_folder(const struct clair_catalog *c, const uint32_t *ids,

@@ -88,6 +88,7 @@ static void add_target(struct guesses *g, const struct trial *t, struct numberin
 	target.arg = guess;
 	/* By what was opened at all. */
 	target.opened = n->bits;
+	target.first = n->soon;
 	target.prefix = clair_fit_entries(n, extra);
 	if (target.prefix && target.rank < n->count &&
 	    target.rank + (uint64_t)target.world * target.prefix <= CLAIR_SEED_PREFIX)
@@ -99,6 +100,7 @@ static void add_target(struct guesses *g, const struct trial *t, struct numberin
 	g->guesses[g->count] = *guess;
 	target.arg = &g->guesses[g->count];
 	target.opened = n->early;
+	target.first = NULL;
 	target.prefix = CLAIR_EARLY;
 	target.sure = follows;
 	g->targets[g->count++] = target;

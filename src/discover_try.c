@@ -253,7 +253,7 @@ static bool try_cheap(struct trial *t)
 }
 
 /* All seeds, and what costs as much. */
-static bool try_dear(struct trial *t)
+static bool try_dear(struct trial *t, bool dearest)
 {
 	const uint64_t all = 1ull << 32;
 
@@ -263,11 +263,12 @@ static bool try_dear(struct trial *t)
 	       (t->any_world && clair_try_seeds(t, LIKELY, WORLDS, 0, SMALL_SEEDS)) ||
 	       clair_try_model_draws(t, LIKELY) ||
 	       clair_try_seeds(t, t->count, 1, SMALL_SEEDS, all) ||
-	       (t->any_world && clair_try_seeds(t, LIKELY, SMALL_WORLDS, SMALL_SEEDS, all));
+	       (t->any_world && dearest &&
+		clair_try_seeds(t, LIKELY, SMALL_WORLDS, SMALL_SEEDS, all));
 }
 
-bool clair_discover_try(struct clair_discover *d, struct opened *opened, bool full,
-			uint32_t *folder, struct clair_words *words)
+bool clair_discover_try(struct clair_discover *d, struct opened *opened,
+			enum effort effort, uint32_t *folder, struct clair_words *words)
 {
 	struct numbering all[NUMBERINGS] = { 0 };
 	struct trial t = { .d = d, .opened = opened, .words = words, .all = all };
@@ -281,7 +282,7 @@ bool clair_discover_try(struct clair_discover *d, struct opened *opened, bool fu
 	t.rank = d->world ? d->rank : 0;
 	pthread_mutex_unlock(&d->lock);
 	add_numberings(&t);
-	bool yes = try_cheap(&t) || (full && try_dear(&t));
+	bool yes = try_cheap(&t) || (effort != CHEAP && try_dear(&t, effort == DEAREST));
 	if (yes)
 		*folder = t.folder;
 	for (size_t i = 0; i < t.count; i++)

@@ -18,9 +18,14 @@
 #define LEFT_DIGITS 3.3
 /* What may be left over by the looks that are made for all seeds at once. */
 #define LEFT_SHARE 0.02
-#define MOST_LOOKS 4
-#define RANK_LOOKS 3 /* of a rank in a larger world, at least */
+#define MOST_LOOKS CLAIR_SEED_FIRST
+#define RANK_LOOKS 2 /* of a rank in a larger world, at least */
+/* An entry is its place, unless one of the E before it went there, too: one seed in n / E. More
+ * than one seed in this is not passed over. */
+#define PASSED_OVER 256
 #define LAST_ENTRY (SPAN - 2)
+/* Entries that a seed is looked at one by one for. */
+#define MOST_CLOSER 64
 
 /* Targets of one world and rank in one family. */
 struct group {
@@ -34,12 +39,14 @@ struct group {
 /* Targets that look at the same places: one n, one skip, up to SLOTS sets of samples. */
 struct family {
 	uint32_t n, skip;
-	uint8_t *table; /* by sample: bit s when it is opened in set s */
-	const uint64_t *opened[SLOTS];
+	/* By sample: bit s when it is opened in set s: soon, at all. */
+	uint8_t *first, *table;
+	const uint64_t *opened[SLOTS], *soon[SLOTS];
 	unsigned slots;
 	struct group *groups;
 	size_t count, room;
 	uint32_t last;  /* entries below it are looked at in vectors */
+	uint32_t exact; /* if it is not 0, repeats among them are seen */
 	uint32_t known; /* entries below it have their outputs at hand */
 	bool needed[SPAN];
 	uint32_t reciprocal[SPAN]; /* 2^32 / (n - entry) */
@@ -73,7 +80,7 @@ static double density(const struct family *f, unsigned slot)
 	uint32_t opened = 0;
 
 	for (uint32_t i = 0; i < f->n; i += 64) {
-		uint64_t bits = f->opened[slot][i / 64];
+		uint64_t bits = f->soon[slot][i / 64];
 		if (f->n - i < 64)
 			bits &= (1ull << (f->n - i)) - 1;
 		opened += (uint32_t)__builtin_popcountll(bits);
@@ -83,8 +90,10 @@ static double density(const struct family *f, unsigned slot)
 
 static void fill_table(struct family *f, unsigned slot)
 {
-	for (uint32_t i = 0; i < f->n; i++)
+	for (uint32_t i = 0; i < f->n; i++) {
 		f->table[i] |= (uint8_t)((f->opened[slot][i / 64] >> i % 64 & 1) << slot);
+		f->first[i] |= (uint8_t)((f->soon[slot][i / 64] >> i % 64 & 1) << slot);
+	}
 }
 
 /* How many outputs leave few enough seeds, without a larger world. */
@@ -100,14 +109,17 @@ static uint32_t outputs_for(const struct family *f)
 	return looks < 2 ? 2 : looks > 12 ? 12 : (uint32_t)ceil(looks);
 }
 
-static int slot_of(struct family *f, const uint64_t *opened)
+static int slot_of(struct family *f, const struct clair_seed_target *t)
 {
+	const uint64_t *soon = t->first ? t->first : t->opened;
+
 	for (unsigned s = 0; s < f->slots; s++)
-		if (f->opened[s] == opened)
+		if (f->opened[s] == t->opened && f->soon[s] == soon)
 			return (int)s;
 	if (f->slots == SLOTS)
 		return -1;
-	f->opened[f->slots] = opened;
+	f->opened[f->slots] = t->opened;
+	f->soon[f->slots] = soon;
 	fill_table(f, f->slots);
 	return (int)f->slots++;
 }
@@ -134,11 +146,10 @@ static struct family *family_new(struct search *s, const struct clair_seed_targe
 {
 	struct family *f = &s->families[s->count];
 
-	*f = (struct family){ .n = t->n, .skip = t->skip, .table = calloc(t->n + 4ul, 1) };
-	if (!f->table)
-		return NULL;
+	*f = (struct family){ .n = t->n, .skip = t->skip, .first = calloc(t->n + 4ul, 1),
+			      .table = calloc(t->n + 4ul, 1) };
 	s->count++;
-	return f;
+	return f->first && f->table ? f : NULL;
 }
 
 static int add_target(struct search *s, uint32_t number)
@@ -149,10 +160,10 @@ static int add_target(struct search *s, uint32_t number)
 
 	for (; i < s->count && slot < 0; i++)
 		if (s->families[i].n == t->n && s->families[i].skip == t->skip)
-			slot = slot_of(&s->families[i], t->opened);
+			slot = slot_of(&s->families[i], t);
 	struct family *f = slot >= 0 ? &s->families[i - 1] : family_new(s, t);
 	if (f && slot < 0)
-		slot = slot_of(f, t->opened);
+		slot = slot_of(f, t);
 	struct group *g = f ? group_of(f, t) : NULL;
 	if (!g)
 		return -ENOMEM;
@@ -199,6 +210,8 @@ static void plan(struct search *s, struct family *f)
 				f->last = (uint32_t)entry + 1;
 		}
 	}
+	bool likely = f->last <= 4 || (uint64_t)f->last * PASSED_OVER > f->n;
+	f->exact = likely && f->last <= MOST_CLOSER ? f->last : 0;
 	uint32_t at_hand = outputs_for(f);
 	if (at_hand < f->last)
 		at_hand = f->last;
@@ -212,6 +225,7 @@ static void plan(struct search *s, struct family *f)
 static void search_finish(struct search *s)
 {
 	for (size_t i = 0; i < s->count; i++) {
+		free(s->families[i].first);
 		free(s->families[i].table);
 		free(s->families[i].groups);
 	}
@@ -240,7 +254,7 @@ static int search_init(struct search *s, const struct clair_seed_query *q)
 	for (size_t i = 0; i < s->count && r == 0; i++)
 		plan(s, &s->families[i]);
 	/* Entries that are far out stand without those before them. */
-	s->from = lowest > CLAIR_SEED_EXACT ? lowest : 0;
+	s->from = lowest > MOST_CLOSER / 2 ? lowest : 0;
 	if (r < 0)
 		search_finish(s);
 	return r;
@@ -289,7 +303,7 @@ static unsigned look_closer(const struct search *s, const struct family *f,
 {
 	uint32_t place[SPAN], content[SPAN], moved = 0;
 
-	if (s->from || f->known > CLAIR_SEED_EXACT * 2)
+	if (s->from || f->known > MOST_CLOSER)
 		return alive;
 	for (uint32_t i = 0; i < f->known && alive; i++) {
 		uint32_t z = i + out[(f->skip + i) * s->kernel->seeds + k] % (f->n - i);
@@ -306,7 +320,8 @@ static unsigned look_closer(const struct search *s, const struct family *f,
 		content[where] = at_i;
 		moved += where == moved;
 		if (i % g->world == g->rank && i / g->world < g->prefix)
-			alive &= f->table[at_z];
+			alive &= i / g->world < CLAIR_SEED_FIRST ? f->first[at_z] :
+								   f->table[at_z];
 	}
 	return alive;
 }
@@ -326,21 +341,19 @@ static void look_at(struct search *s, const struct family *f, const struct group
 static void look(const struct search *s, const struct family *f, struct scratch *x)
 {
 	const struct kernel *kernel = s->kernel;
-	unsigned row = kernel->seeds;
+	unsigned row = kernel->seeds, exact = s->from ? 0 : f->exact;
 
 	for (uint32_t e = s->from; e < f->last; e++) {
 		const uint32_t *out = x->out + (f->skip + e - s->from) * row;
 		uint32_t *z = x->z + e * row, *open = x->open + e * row;
-		bool exact = !s->from && e <= CLAIR_SEED_EXACT;
 
-		if (f->needed[e] || exact)
+		if (f->needed[e] || e < exact)
 			kernel->places(out, e, f->n - e, f->reciprocal[e], z);
 		if (!f->needed[e])
 			continue;
-		kernel->lookup(f->table, z, open);
-		/* An entry is its place, unless one before it went there, too: then
-		 * look_closer must say. */
-		for (uint32_t i = 0; exact && i < e; i++)
+		kernel->lookup(f->first, z, open);
+		/* Where one before it went there, too, look_closer must say. */
+		for (uint32_t i = 0; e < exact && i < e; i++)
 			kernel->repeats(z, x->z + i * row, open);
 	}
 }

@@ -12,14 +12,17 @@
  * guesses about what was permuted: seeding the generator costs as much as hundreds of
  * looks at its outputs. AVX-512, AVX2 or plain code, chosen at run time. */
 
-/* One guess. With a rank above CLAIR_SEED_EXACT, one seed in n / rank is passed over by the
- * quick look at the first entries. */
+/* One guess. For a rank in a larger world one seed in 256 may be passed over by the quick look
+ * at the first entries, when n is not much larger than the world. */
 struct clair_seed_target {
 	uint32_t n;           /* samples, in [1, 2^31] */
 	uint32_t world, rank; /* the rank's list: entries rank, rank + world, … */
 	uint32_t skip;        /* u32 drawn before the permutation: 0, 2 (explicit generator) */
 	uint32_t prefix;      /* entries of the rank that must all be opened, >= 1 */
 	const uint64_t *opened; /* a bit a sample; targets may share it */
+	/* Or NULL: where the first CLAIR_SEED_FIRST entries of the rank must be, a part of
+	 * OPENED. The smaller, the faster is the search. */
+	const uint64_t *first;
 	/* What else must hold of a seed, or NULL. Any thread. */
 	bool (*sure)(void *arg, const struct clair_seed_target *target, uint32_t seed);
 	void *arg;
@@ -44,7 +47,7 @@ struct clair_seed_hit {
 #define CLAIR_SEED_OUTPUTS 220
 /* The longest prefix that is looked at: entries of the whole permutation. */
 #define CLAIR_SEED_PREFIX 8192
-#define CLAIR_SEED_EXACT 32
+#define CLAIR_SEED_FIRST 3
 
 /* The hits, by seed, then target, at most ROOM of them; *COUNT may be larger. 0, -EINVAL (a
  * target asks for more than the limits above), -ECANCELED, -ENOMEM. */

@@ -89,8 +89,12 @@ bool clair_seed_fits_with(const struct clair_seed_target *t, uint32_t seed, stru
 	clair_mt_skip(&mt, t->skip);
 	for (uint32_t i = 0; i < entries && all; i++) {
 		uint32_t entry = next_entry(s, &mt, t->n, i);
-		if (i % t->world == t->rank)
-			all = t->opened[entry / 64] >> entry % 64 & 1;
+		if (i % t->world == t->rank) {
+			const uint64_t *bits = t->first && i / t->world < CLAIR_SEED_FIRST ?
+						       t->first :
+						       t->opened;
+			all = bits[entry / 64] >> entry % 64 & 1;
+		}
 	}
 	empty(s);
 	return all && (!t->sure || t->sure(t->arg, t, seed));

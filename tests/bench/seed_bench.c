@@ -11,6 +11,7 @@
 
 #define N 8121
 #define OPENED 400
+#define SOON 128 /* of them, where the first entries must be */
 #define MOST 16
 
 static double cpu_seconds(void)
@@ -27,7 +28,7 @@ int main(int argc, char **argv)
 	uint64_t end = argc > 1 ? strtoull(argv[1], NULL, 0) : 1 << 26;
 	unsigned threads = argc > 2 ? (unsigned)atoi(argv[2]) : 2;
 	unsigned guesses = argc > 3 ? (unsigned)atoi(argv[3]) : 3;
-	static uint64_t opened[MOST][N / 64 + 1];
+	static uint64_t opened[MOST][N / 64 + 1], soon[MOST][N / 64 + 1];
 	struct clair_seed_target targets[2 * MOST];
 	uint32_t x = 1;
 
@@ -37,11 +38,13 @@ int main(int argc, char **argv)
 			x = x * 1664525u + 1013904223u;
 			uint32_t at = (uint32_t)((uint64_t)x * N >> 32);
 			opened[g][at / 64] |= 1ull << at % 64;
+			if (i < SOON)
+				soon[g][at / 64] |= 1ull << at % 64;
 		}
 		for (unsigned k = 0; k < 2; k++)
 			targets[2 * g + k] = (struct clair_seed_target){
 				.n = N, .world = 1, .skip = 2 * k, .prefix = 17,
-				.opened = opened[g]
+				.opened = opened[g], .first = soon[g]
 			};
 	}
 	for (int i = 0; i < 3; i++) {

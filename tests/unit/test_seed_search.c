@@ -117,7 +117,7 @@ Test(seed_search, as_many_as_one_by_one)
 {
 	static const uint32_t ns[] = { 1, 2, 3, 10, 65, 300, 2000 };
 	static const char *const paths[] = { "avx512", "avx2", "scalar" };
-	uint64_t bits[32];
+	uint64_t bits[32], first[32];
 	uint32_t x = 7;
 
 	for (unsigned round = 0; round < 60; round++) {
@@ -131,9 +131,12 @@ Test(seed_search, as_many_as_one_by_one)
 		for (unsigned i = 0; i < 32; i++) {
 			x = x * 1664525u + 1013904223u;
 			bits[i] = (uint64_t)x << 32 | x * 2654435761u;
+			first[i] = bits[i] & (bits[i] << 7 | 0xff00ff00ff00ffull);
 		}
 		if (rank >= n)
 			continue;
+		if (round & 1)
+			t.first = first;
 		q.begin = 5000;
 		q.end = 6001;
 		for (uint32_t seed = 5000; seed < 6001; seed++)
