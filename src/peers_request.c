@@ -12,7 +12,7 @@
 
 /* A node from which nothing is heard for this long, while it is asked, is slow: what it has
  * comes from the source for a while. Short enough that readers hardly notice. */
-#define SILENCE_NS (1 * CLAIR_NS_PER_S)
+#define SILENCE_NS (3 * CLAIR_NS_PER_S / 2)
 #define SLOW_NS (3 * CLAIR_NS_PER_S)
 #define PATIENCE_NS (5 * CLAIR_NS_PER_S) /* in all, when it says that it is fetching */
 #define OUTSTANDING 64u                  /* requests to one node */

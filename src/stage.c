@@ -3,12 +3,13 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdio.h>
 
 #include "log.h"
 #include "stage_internal.h"
 
 /* Loads in flight before anything was measured. */
-#define FIRST_LIMIT 24u
+#define FIRST_LIMIT 4u
 #define STOP_NS (2 * CLAIR_NS_PER_S - 200 * CLAIR_NS_PER_MS)
 
 static_assert(sizeof(struct sample) == 8, "one a sample");
@@ -338,6 +339,18 @@ int clair_stage_wait_full(struct clair_stage *st, int timeout_ms)
 	return r;
 }
 
+/* "peer:N" when another node keeps ID, else "pfs". */
+static const char *where_else(struct clair_stage *st, uint32_t id)
+{
+	static __thread char text[16];
+	uint16_t home = st->peers ? clair_peers_home(st->peers, id) : CLAIR_NO_NODE;
+
+	if (home == CLAIR_NO_NODE || home == clair_peers_self(st->peers))
+		return "pfs";
+	snprintf(text, sizeof text, "peer:%u", home);
+	return text;
+}
+
 const char *clair_stage_where(struct clair_stage *st, uint32_t id)
 {
 	if (id >= st->count)
@@ -350,7 +363,7 @@ const char *clair_stage_where(struct clair_stage *st, uint32_t id)
 		return x->flags & F_USED ? "ram" : "staged";
 	if (x->flags & F_ARENA)
 		return "ram";
-	return x->disk ? "ssd" : "pfs";
+	return x->disk ? "ssd" : where_else(st, id);
 }
 
 void clair_stage_bound(struct clair_stage *st, uint64_t *capacity, uint64_t *dataset,

@@ -91,7 +91,7 @@ int clair_stage_replay(struct clair_stage *stage, uint32_t folder, const uint32_
 /* Whether the opens follow the order that the stream of FOLDER has. */
 bool clair_stage_trusted(struct clair_stage *stage, uint32_t folder);
 
-/* "staged", "ram", "ssd", "pfs", "peer:N" */
+/* "staged", "ram", "ssd", "pfs", "peer:N" (good until the thread's next call) */
 const char *clair_stage_where(struct clair_stage *stage, uint32_t id);
 /* The report's "streams" array, "keep", and gauges ("staging": {used, budget}, "ram":
  * {used, budget, samples}, "cache": […]); adds to OBJECT. 0 or -ENOMEM. */

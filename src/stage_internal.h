@@ -206,6 +206,7 @@ struct clair_stage {
 
 	/* Little's law: the measured source. */
 	int64_t window_begin, base_latency, recent_latency;
+	bool settled; /* more loads at once bring no more */
 	uint64_t window_loads;
 	double rate; /* loads a second */
 };

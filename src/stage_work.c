@@ -8,10 +8,13 @@
 
 #define STACK_BYTES (256u << 10)
 #define WINDOW_NS (100 * CLAIR_NS_PER_MS)
+#define FIRST_WINDOW_NS (5 * CLAIR_NS_PER_MS)
 #define FEWEST 3u /* loads in flight */
 #define LEAP 16u  /* entries */
 
-/* Little's law: twice rate x latency, so that the rate can show what more would give. */
+/* Little's law: twice rate x latency, so that the rate can show what more would give. It begins
+ * with few loads: a slow source shared by too many gives the first sample as late as the last,
+ * and its latency under that load says nothing. */
 void stage_measure(struct clair_stage *st, int64_t latency)
 {
 	int64_t now = clair_now_ns();
@@ -22,9 +25,11 @@ void stage_measure(struct clair_stage *st, int64_t latency)
 	if (!st->window_begin)
 		st->window_begin = now;
 	int64_t window = now - st->window_begin;
-	if (window < WINDOW_NS || window < 4 * st->recent_latency)
+	if (window < (st->settled ? WINDOW_NS : FIRST_WINDOW_NS) ||
+	    window < 4 * st->recent_latency)
 		return;
 	double rate = (double)st->window_loads * 1e9 / (double)window;
+	st->settled = st->settled || rate < st->rate * 1.25;
 	st->rate = rate > st->rate * 0.9 ? rate : st->rate * 0.9;
 	st->base_latency = st->base_latency && st->base_latency < st->recent_latency ?
 				   st->base_latency + st->base_latency / 16 :

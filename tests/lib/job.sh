@@ -15,7 +15,7 @@ job_start() {
 	cat >"$WORK/node.sh" <<-XX
 		k=\$OMPI_COMM_WORLD_RANK
 		extra=\$(cat "$WORK/options.\$k" 2>/dev/null)
-		exec "$CLAIRFS" mount "$source" "$WORK/m\$k" -o "log=info:$WORK/node\$k.log\$extra" $(printf "'%s' " "$@")
+		exec "$CLAIRFS" mount "$source" "$WORK/m\$k" $(printf "'%s' " "$@") -o "log=info:$WORK/node\$k.log\$extra"
 	XX
 	$MPIRUN -n "$nodes" bash "$WORK/node.sh" </dev/null >"$WORK/mpirun.log" 2>&1 &
 	MPIRUN_PID=$!
@@ -54,11 +54,11 @@ job_read() {
 	local nodes=$1 k pids=(); shift
 	for ((k = 0; k < nodes; k++)); do
 		[ -e "$WORK/dead.$k" ] && continue
-		within 120 "$LIB/reader" "$WORK/m$k" "$WORK/order.$k" "$@" >"$WORK/got.$k" &
+		within 120 "$LIB/reader" "$WORK/m$k" "$WORK/order.$k" "$@" >"$WORK/got.$k" 2>"$WORK/reader.$k" &
 		pids[k]=$!
 	done
 	for k in "${!pids[@]}"; do
-		wait "${pids[k]}" || [ -e "$WORK/dead.$k" ] || fail "the reader of node $k failed: $(tail -n 2 "$WORK/got.$k")"
+		wait "${pids[k]}" || [ -e "$WORK/dead.$k" ] || fail "the reader of node $k failed: $(tail -n 2 "$WORK/reader.$k")"
 		[ -e "$WORK/dead.$k" ] || job_same "$k"
 	done
 }
