@@ -270,12 +270,16 @@ static void daemon_died(struct supervisor *s, int status)
 static int wait_for_command(struct supervisor *s)
 {
 	for (;;) {
+		siginfo_t what;
 		int status;
-		pid_t pid = waitpid(-1, &status, WUNTRACED);
-		if (pid < 0 && errno == EINTR)
-			continue;
-		if (pid < 0)
+		if (waitid(P_ALL, 0, &what, WEXITED | WSTOPPED | WNOWAIT) < 0) {
+			if (errno == EINTR)
+				continue;
 			return 1 << 8;
+		}
+		/* ^Z stops us as well, right here; once `fg` has woken both, the command's
+		 * stop is no longer there to be fetched and must not stop us again. */
+		pid_t pid = waitpid(what.si_pid, &status, WUNTRACED | WNOHANG);
 		if (pid == s->command && WIFSTOPPED(status)) {
 			/* As a shell's child does: the shell sees us stop, and `fg` wakes
 			 * the process group, hence the command too. */
@@ -289,20 +293,39 @@ static int wait_for_command(struct supervisor *s)
 	}
 }
 
+static void write_report(const struct supervisor *s, const json_t *report)
+{
+	if (s->run->report_file && report &&
+	    json_dump_file(report, s->run->report_file, JSON_INDENT(2)) < 0)
+		log_error("cannot write the report to %s: %m", s->run->report_file);
+}
+
+/* Whoever waits for the file finds one that says why there is nothing in it. */
+static void report_error(const struct supervisor *s, const char *error)
+{
+	json_t *source = json_string(s->path); /* NULL: not UTF-8 */
+	json_t *report = json_pack("{s:s, s:o*, s:s}", "version", CLAIR_VERSION, "source",
+				   source, "error", error);
+
+	write_report(s, report);
+	json_decref(report);
+}
+
 static void tell_report(struct supervisor *s)
 {
 	json_t *report = NULL;
 
+	if (s->daemon_ended)
+		report_error(s, "the mount's daemon died during the run");
 	if (s->daemon_ended || (s->run->quiet && !s->run->report_file))
 		return;
 	int r = clair_control_report(s->daemon, REPORT_MS, &report);
 	if (r < 0) {
 		log_warning("no report from the mount's daemon: %s", strerror(-r));
+		report_error(s, "the mount's daemon gave no report");
 		return;
 	}
-	if (s->run->report_file &&
-	    json_dump_file(report, s->run->report_file, JSON_INDENT(2)) < 0)
-		log_error("cannot write the report to %s: %m", s->run->report_file);
+	write_report(s, report);
 	if (!s->run->quiet)
 		clair_report_print(report, stderr);
 	json_decref(report);
@@ -424,7 +447,8 @@ static int open_source(struct supervisor *s)
 	if (s->path)
 		s->source_fd = open(s->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	if (s->source_fd < 0) {
-		fprintf(stderr, "clairfs: %s: %s%s\n", s->run->source, strerror(errno),
+		fprintf(stderr, "clairfs: %s: %s%s\n",
+			*s->run->source ? s->run->source : "an empty SOURCE", strerror(errno),
 			errno == ENOTDIR ? "; SOURCE must be a folder" : "");
 		return 2;
 	}

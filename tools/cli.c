@@ -235,8 +235,8 @@ int cli_open_source(const char *path, char **absolute, int *status)
 	autofree char *real = realpath(path, NULL);
 
 	if (!real) {
-		*status = cli_mistake("%s: %s; SOURCE must be the dataset's folder", path,
-				      strerror(errno));
+		*status = cli_mistake("%s: %s; SOURCE must be the dataset's folder",
+				      *path ? path : "an empty SOURCE", strerror(errno));
 		return -1;
 	}
 	int fd = open(real, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
