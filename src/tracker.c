@@ -345,7 +345,9 @@ static int by_number(const void *a, const void *b)
 static bool no_accident(unsigned m, unsigned needed, uint32_t span, uint32_t count,
 			double digits)
 {
-	double choose = lgamma(m + 1.) - lgamma(needed + 1.) - lgamma(m - needed + 1.);
+	int sign; /* lgamma would write it to a global */
+	double choose = lgamma_r(m + 1., &sign) - lgamma_r(needed + 1., &sign) -
+			lgamma_r(m - needed + 1., &sign);
 
 	return choose + (needed - 1) * log((span + 1.) / count) < -digits * M_LN10;
 }
