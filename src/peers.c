@@ -21,6 +21,7 @@ int clair_peers_new(const struct clair_transport *transport, struct clair_stats 
 	p->transport = *transport;
 	p->stats = stats;
 	p->bulk = -1;
+	p->early_last = &p->early;
 	p->requests = calloc(SLOTS, sizeof *p->requests);
 	p->answers = calloc(SLOTS, sizeof *p->answers);
 	pthread_mutex_init(&p->lock, NULL);
@@ -42,6 +43,11 @@ void clair_peers_free(struct clair_peers *p)
 		return;
 	if (p->requests && p->answers)
 		peers_end_all(p);
+	while (p->early) {
+		struct early *e = p->early;
+		p->early = e->next;
+		free(e);
+	}
 	for (uint32_t i = 0; p->requests && i < SLOTS; i++)
 		if (p->requests[i].has_cond)
 			pthread_cond_destroy(&p->requests[i].done);
@@ -63,8 +69,49 @@ void clair_peers_free(struct clair_peers *p)
 
 void clair_peers_set_server(struct clair_peers *p, const struct clair_peers_server *server)
 {
-	autolock(&p->lock);
+	pthread_mutex_lock(&p->lock);
 	p->server = *server;
+	pthread_mutex_unlock(&p->lock);
+	if (server->get)
+		peers_serve_early(p);
+}
+
+/* Threads that bring frames use what the stage owns. lock */
+static void come(struct clair_peers *p)
+{
+	pthread_mutex_lock(&p->lock);
+	p->calling++;
+	pthread_mutex_unlock(&p->lock);
+}
+
+static void go(struct clair_peers *p)
+{
+	pthread_mutex_lock(&p->lock);
+	if (--p->calling == 0 && p->left)
+		pthread_cond_broadcast(&p->changed);
+	pthread_mutex_unlock(&p->lock);
+}
+
+void clair_peers_stop_asking(struct clair_peers *p)
+{
+	autolock(&p->lock);
+	p->silent = true;
+	for (uint32_t i = 0; i < p->count; i++)
+		peers_fail_requests(p, i);
+	pthread_cond_broadcast(&p->changed);
+}
+
+void clair_peers_leave(struct clair_peers *p)
+{
+	clair_peers_stop_asking(p);
+	pthread_mutex_lock(&p->lock);
+	p->server = (struct clair_peers_server){ .self = p->server.self, .end = p->server.end };
+	p->left = true;
+	while (p->calling)
+		pthread_cond_wait(&p->changed, &p->lock);
+	pthread_mutex_unlock(&p->lock);
+	peers_serve_early(p);
+	peers_end_all(p);
 }
 
 int peers_send(struct clair_peers *p, uint32_t node, struct peer_message *m,
@@ -179,6 +226,8 @@ static void got_message(struct clair_peers *p, const struct clair_link_frame *f,
 	struct clair_peers_server server;
 	const char *text = (const char *)small + sizeof m;
 
+	if (f->length && !(f->flags & CLAIR_LINK_LOST))
+		peers_got_landed(p, f);
 	if (f->small < sizeof m)
 		goto garbage;
 	memcpy(&m, small, sizeof m);
@@ -193,6 +242,7 @@ static void got_message(struct clair_peers *p, const struct clair_link_frame *f,
 	}
 	struct node *n = &p->nodes[f->node];
 	n->heard = clair_now_ns();
+	n->slow_ns = 0;
 	n->ram = m.ram;
 	n->cache = m.cache;
 	pthread_mutex_unlock(&p->lock);
@@ -201,8 +251,7 @@ static void got_message(struct clair_peers *p, const struct clair_link_frame *f,
 		got_info(p, f->node, text, size);
 		return;
 	case P_GET:
-		if (server.get)
-			server.get(server.self, (uint16_t)f->node, m.id, m.piece, m.request);
+		peers_got_get(p, &server, (uint16_t)f->node, &m);
 		return;
 	case P_COMING:
 		peers_got_coming(p, (uint16_t)f->node, m.request);
@@ -246,7 +295,7 @@ static void got_state(struct clair_peers *p, uint32_t node)
 	peers_down(p, node);
 }
 
-void clair_peers_frame(struct clair_peers *p, const struct clair_link_frame *f,
+static void take_frame(struct clair_peers *p, const struct clair_link_frame *f,
 		       const void *small, int fd)
 {
 	struct clair_peers_server server;
@@ -293,9 +342,18 @@ void clair_peers_frame(struct clair_peers *p, const struct clair_link_frame *f,
 	}
 }
 
+void clair_peers_frame(struct clair_peers *p, const struct clair_link_frame *f,
+		       const void *small, int fd)
+{
+	come(p);
+	take_frame(p, f, small, fd);
+	go(p);
+}
+
 void clair_peers_closed(struct clair_peers *p)
 {
 	pthread_mutex_lock(&p->lock);
+	p->calling++;
 	bool others = p->count > 1 && !p->byed && !p->closed;
 	for (uint32_t i = 0; i < p->count; i++)
 		peers_down(p, i);
@@ -303,6 +361,7 @@ void clair_peers_closed(struct clair_peers *p)
 	pthread_cond_broadcast(&p->changed);
 	pthread_mutex_unlock(&p->lock);
 	peers_end_all(p);
+	go(p);
 	if (others)
 		log_warning("the peer process is gone: going on without the other nodes");
 }

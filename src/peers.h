@@ -29,7 +29,8 @@ struct clair_transport {
 /* What other nodes ask of this one. Called from the thread that brings frames: quick. */
 struct clair_peers_server {
 	void *self;
-	/* NODE wants PIECE (of 4 MiB) of ID: clair_peers_answer follows, soon or later. */
+	/* NODE wants PIECE (of 4 MiB) of ID: clair_peers_answer follows, soon or later. What is
+	 * asked before there is a get waits for it. */
 	void (*get)(void *self, uint16_t node, uint32_t id, uint32_t piece,
 		    uint64_t request);
 	/* The job ends. */
@@ -53,6 +54,12 @@ void clair_peers_frame(struct clair_peers *peers, const struct clair_link_frame 
 		       const void *small, int fd);
 /* The peer process is gone: all other nodes are down. */
 void clair_peers_closed(struct clair_peers *peers);
+/* This node asks no more: what waits for others fails at once. It still serves. */
+void clair_peers_stop_asking(struct clair_peers *peers);
+/* This node asks and serves no more: others are refused at once. After it nothing of the pool,
+ * of the regions or of the server (but its end) is used; answers under way count as sent.
+ * Not from within the server's functions. */
+void clair_peers_leave(struct clair_peers *peers);
 
 /* --- beginning: in this order, by one thread --- */
 

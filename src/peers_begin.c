@@ -101,6 +101,7 @@ static int agree(struct clair_peers *p)
 				    "");
 		for (uint32_t i = 0; i < p->count; i++)
 			peers_down(p, i);
+		p->left = true;
 		return -EPIPE;
 	}
 	for (uint32_t i = 0; i < p->count; i++)
@@ -125,13 +126,17 @@ int clair_peers_agree(struct clair_peers *p, const struct clair_peer_info *mine,
 		if (i != p->self)
 			peers_send(p, i, &m, mine, size);
 	}
-	autolock(&p->lock);
+	pthread_mutex_lock(&p->lock);
 	p->nodes[p->self].info = copy;
 	p->nodes[p->self].told = true;
 	while (!p->closed && !all_told(p))
 		if (pthread_cond_timedwait(&p->changed, &p->lock, &deadline) == ETIMEDOUT)
 			break;
-	return p->closed ? -EPIPE : agree(p);
+	int r = p->closed ? -EPIPE : agree(p);
+	pthread_mutex_unlock(&p->lock);
+	if (r < 0)
+		peers_serve_early(p);
+	return r;
 }
 
 const struct clair_peer_info *clair_peers_info(const struct clair_peers *p, uint32_t node)

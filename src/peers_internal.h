@@ -50,6 +50,7 @@ struct request {
 	uint16_t node;
 	uint32_t id, piece;
 	bool coming, landed;
+	int64_t overtaken; /* monotonic ns: later requests were answered and this one not */
 	int status;
 	size_t size;
 	uint64_t hash;
@@ -72,7 +73,8 @@ struct node {
 	bool told;     /* its info is there */
 	bool done;     /* its command has ended */
 	int64_t heard; /* monotonic ns of its last message */
-	int64_t slow_until;
+	int64_t slow_until, slow_ns; /* the next pause; twice the one before while silent */
+	uint64_t answered; /* the highest key of which something was heard */
 	unsigned outstanding; /* requests to it */
 	uint64_t requests, failures, timeouts;
 	uint64_t in, out, samples_in, samples_out; /* bytes */
@@ -80,6 +82,14 @@ struct node {
 	uint64_t latency[LATENCIES];
 	struct clair_peer_info *info;
 	char *status; /* what it said last, of question status_request */
+};
+
+/* A get that came before anybody could serve it. */
+struct early {
+	struct early *next;
+	uint16_t node;
+	uint32_t id, piece;
+	uint64_t request;
 };
 
 struct clair_peers {
@@ -97,6 +107,11 @@ struct clair_peers {
 	pthread_cond_t changed; /* hello, infos, bulk, room for requests, statuses */
 	struct clair_peers_server server;
 	bool hello, closed, byed;
+	bool silent;      /* nobody is asked any more */
+	bool left;        /* nobody is served any more, or ever was to be */
+	unsigned calling; /* threads that bring a frame */
+	struct early *early, **early_last;
+	uint32_t early_count;
 	struct node *nodes;
 	uint64_t *alive; /* bits, by node */
 	int bulk;        /* a descriptor, or -1 */
@@ -117,9 +132,16 @@ bool peers_is_up(const struct clair_peers *p, uint32_t node); /* lock */
 /* --- peers_request.c: lock is taken inside --- */
 void peers_got_data(struct clair_peers *p, const struct clair_link_frame *frame,
 		    const struct peer_message *m);
+/* A payload lies in the room that its key names, whatever its message says. */
+void peers_got_landed(struct clair_peers *p, const struct clair_link_frame *frame);
 void peers_got_coming(struct clair_peers *p, uint16_t node, uint64_t request);
 void peers_got_sent(struct clair_peers *p, const struct clair_link_frame *frame);
 void peers_got_unlanded(struct clair_peers *p, uint64_t key);
+/* NODE asks: GET serves it now, or it waits, or is refused. */
+void peers_got_get(struct clair_peers *p, const struct clair_peers_server *server,
+		   uint16_t node, const struct peer_message *m);
+/* Gives what waited to the server, or refuses it when there is none. No locks. */
+void peers_serve_early(struct clair_peers *p);
 /* Fails what waits for NODE. lock */
 void peers_fail_requests(struct clair_peers *p, uint32_t node);
 /* The link is gone: nothing will be written or sent any more. No locks. */

@@ -17,6 +17,11 @@
 #define PATIENCE_NS (5 * CLAIR_NS_PER_S) /* in all, when it says that it is fetching */
 #define OUTSTANDING 64u                  /* requests to one node */
 #define BATCH_NS (100 * CLAIR_NS_PER_MS) /* between looks at the clock */
+/* Answers, or word that they are coming, come in the order of the requests: when those of later
+ * ones have been there for this long, a request or its answer was lost. */
+#define OVERTAKEN_NS (500 * CLAIR_NS_PER_MS)
+#define SLOW_MOST_NS (60 * CLAIR_NS_PER_S)
+#define EARLY_MOST 4096u
 
 static struct request *find(struct clair_peers *p, uint64_t key)
 {
@@ -32,7 +37,7 @@ static void release(struct clair_peers *p, struct request *q)
 	clair_buffer_put(p->pool, take_ptr(q->buffer));
 }
 
-static void send_key(struct clair_peers *p, uint16_t kind, const struct request *q)
+static int send_key(struct clair_peers *p, uint16_t kind, const struct request *q)
 {
 	struct clair_link_frame f = { .version = CLAIR_LINK_VERSION,
 				      .kind = kind,
@@ -41,7 +46,7 @@ static void send_key(struct clair_peers *p, uint16_t kind, const struct request 
 				      .offset = q->buffer->offset,
 				      .length = q->size };
 
-	p->transport.send(p->transport.self, &f, NULL, -1);
+	return p->transport.send(p->transport.self, &f, NULL, -1);
 }
 
 /* --- events -------------------------------------------------------------------------- */
@@ -53,6 +58,27 @@ static void finish(struct request *q, int status)
 	pthread_cond_signal(&q->done);
 }
 
+void peers_got_landed(struct clair_peers *p, const struct clair_link_frame *f)
+{
+	autolock(&p->lock);
+	struct request *q = find(p, f->key);
+
+	if (!q)
+		return;
+	q->landed = true;
+	if (q->state == R_LIMBO)
+		release(p, q);
+}
+
+/* Something was heard of Q. lock */
+static void heard_of(struct clair_peers *p, const struct request *q)
+{
+	struct node *n = &p->nodes[q->node];
+
+	if (q->key > n->answered)
+		n->answered = q->key;
+}
+
 void peers_got_data(struct clair_peers *p, const struct clair_link_frame *f,
 		    const struct peer_message *m)
 {
@@ -60,14 +86,10 @@ void peers_got_data(struct clair_peers *p, const struct clair_link_frame *f,
 	struct request *q = find(p, m->request);
 	bool landed = f->length && f->key == m->request && !(f->flags & CLAIR_LINK_LOST);
 
-	if (!q || q->node != f->node)
+	if (!q || q->node != f->node || q->state != R_WAITING)
 		return; /* given up long ago */
-	if (landed)
-		q->landed = true;
-	if (q->state == R_LIMBO && landed)
-		release(p, q);
-	if (q->state != R_WAITING)
-		return;
+	if (!q->coming)
+		heard_of(p, q);
 	int status = m->status > 0 ? -EPROTO : m->status;
 	if (status == 0 && (!landed || f->length != q->size || m->id != q->id ||
 			    m->piece != q->piece))
@@ -86,8 +108,11 @@ void peers_got_coming(struct clair_peers *p, uint16_t node, uint64_t request)
 	autolock(&p->lock);
 	struct request *q = find(p, request);
 
-	if (q && q->node == node)
-		q->coming = true;
+	if (!q || q->node != node)
+		return;
+	if (!q->coming)
+		heard_of(p, q);
+	q->coming = true;
 }
 
 void peers_got_unlanded(struct clair_peers *p, uint64_t key)
@@ -154,7 +179,7 @@ static int claim(struct clair_peers *p, uint16_t node, struct request **out)
 	uint32_t tried = 0;
 
 	for (;;) {
-		if (!peers_is_up(p, node) || n->slow_until > clair_now_ns())
+		if (p->silent || !peers_is_up(p, node) || n->slow_until > clair_now_ns())
 			return -EHOSTDOWN;
 		if (n->outstanding < OUTSTANDING)
 			break;
@@ -179,11 +204,23 @@ static int claim(struct clair_peers *p, uint16_t node, struct request **out)
 	q->state = R_WAITING;
 	q->node = node;
 	q->coming = q->landed = false;
+	q->overtaken = 0;
 	q->buffer = NULL;
 	n->outstanding++;
 	n->requests++;
 	*out = q;
 	return 0;
+}
+
+/* Nothing was heard of N: it is left alone for a while, and longer each time. lock */
+static void call_slow(struct node *n, int64_t now)
+{
+	if (now < n->slow_until)
+		return;
+	n->slow_ns = n->slow_ns ? 2 * n->slow_ns : SLOW_NS;
+	if (n->slow_ns > SLOW_MOST_NS)
+		n->slow_ns = SLOW_MOST_NS;
+	n->slow_until = now + n->slow_ns;
 }
 
 /* Until it is answered, or nothing was heard for too long. lock */
@@ -194,9 +231,13 @@ static void await(struct clair_peers *p, struct request *q, int64_t begun)
 	while (q->state == R_WAITING) {
 		int64_t now = clair_now_ns();
 		int64_t since = n->heard > begun ? n->heard : begun;
-		if (now - begun > PATIENCE_NS || (!q->coming && now - since > SILENCE_NS)) {
-			if (now - since > SILENCE_NS)
-				n->slow_until = now + SLOW_NS;
+		bool silent = now - since > SILENCE_NS;
+		if (!q->coming && n->answered > q->key && !q->overtaken)
+			q->overtaken = now;
+		bool lost = !q->coming && q->overtaken && now - q->overtaken > OVERTAKEN_NS;
+		if (now - begun > PATIENCE_NS || lost || (!q->coming && silent)) {
+			if (silent)
+				call_slow(n, now);
 			n->timeouts++;
 			finish(q, -ETIMEDOUT);
 			break;
@@ -246,8 +287,10 @@ int clair_peers_fetch(struct clair_peers *p, uint16_t node, uint32_t id, uint32_
 		return r;
 	}
 	int64_t begun = clair_now_ns();
-	send_key(p, CLAIR_LINK_LAND, q);
-	r = peers_send(p, node, &m, NULL, 0);
+	r = send_key(p, CLAIR_LINK_LAND, q);
+	bool room = r == 0;
+	if (r == 0)
+		r = peers_send(p, node, &m, NULL, 0);
 
 	pthread_mutex_lock(&p->lock);
 	if (r < 0 && q->state == R_WAITING)
@@ -259,7 +302,7 @@ int clair_peers_fetch(struct clair_peers *p, uint16_t node, uint32_t id, uint32_
 	account(n, q, clair_now_ns() - begun);
 	pthread_cond_broadcast(&p->changed);
 	bool limbo = false;
-	if (q->landed || p->closed) {
+	if (q->landed || !room || p->closed) {
 		*hash = q->hash;
 		if (r == 0)
 			*out = take_ptr(q->buffer);
@@ -283,6 +326,62 @@ int clair_peers_fetch(struct clair_peers *p, uint16_t node, uint32_t id, uint32_
 		return -EBADMSG;
 	}
 	return 0;
+}
+
+/* --- being asked ----------------------------------------------------------------------- */
+
+static void refuse(struct clair_peers *p, uint16_t node, uint64_t request)
+{
+	struct clair_piece none = { .request = request, .status = -EHOSTDOWN };
+
+	clair_peers_answer(p, node, &none, NULL, NULL);
+}
+
+void peers_got_get(struct clair_peers *p, const struct clair_peers_server *server,
+		   uint16_t node, const struct peer_message *m)
+{
+	if (server->get) {
+		server->get(server->self, node, m->id, m->piece, m->request);
+		return;
+	}
+	struct early *e = malloc(sizeof *e);
+	pthread_mutex_lock(&p->lock);
+	bool waits = e && !p->left && p->early_count < EARLY_MOST;
+	if (waits) {
+		*e = (struct early){ NULL, node, m->id, m->piece, m->request };
+		*p->early_last = e;
+		p->early_last = &e->next;
+		p->early_count++;
+	}
+	bool by_now = p->server.get; /* set after SERVER was copied */
+	pthread_mutex_unlock(&p->lock);
+	if (waits) {
+		clair_peers_coming(p, node, m->request);
+	} else {
+		free(e);
+		refuse(p, node, m->request);
+	}
+	if (by_now)
+		peers_serve_early(p);
+}
+
+void peers_serve_early(struct clair_peers *p)
+{
+	pthread_mutex_lock(&p->lock);
+	struct clair_peers_server server = p->server;
+	struct early *e = take_ptr(p->early);
+	p->early_last = &p->early;
+	p->early_count = 0;
+	pthread_mutex_unlock(&p->lock);
+	while (e) {
+		struct early *next = e->next;
+		if (server.get)
+			server.get(server.self, e->node, e->id, e->piece, e->request);
+		else
+			refuse(p, e->node, e->request);
+		free(e);
+		e = next;
+	}
 }
 
 /* --- answering ------------------------------------------------------------------------ */

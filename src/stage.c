@@ -91,6 +91,8 @@ void clair_stage_stop(struct clair_stage *st)
 {
 	struct timespec deadline = clair_deadline(STOP_NS);
 
+	if (st->peers)
+		clair_peers_stop_asking(st->peers);
 	pthread_mutex_lock(&st->lock);
 	st->stopping = true;
 	pthread_cond_broadcast(&st->work);
@@ -118,6 +120,7 @@ void clair_stage_stop(struct clair_stage *st)
 		else
 			pthread_join(st->servers[i], NULL);
 	}
+	stage_refuse_serves(st);
 }
 
 static void finish_stream(struct stream *s)
@@ -137,12 +140,12 @@ void clair_stage_free(struct clair_stage *st)
 	if (!st || st->abandoned) /* its threads may still come back */
 		return;
 	assert(!st->worker_count);
+	stage_leave_peers(st);
 	while (st->spills) {
 		struct flight *f = st->spills;
 		st->spills = f->next_spill;
 		flight_put(st, f);
 	}
-	stage_free_serves(st);
 	while (st->oldest)
 		flight_unhold(st, st->oldest);
 	for (size_t i = 0; i < THROUGH; i++)

@@ -319,7 +319,10 @@ void stage_run_piece(struct clair_stage *st, struct large *large, struct flight 
 void stage_run_large(struct clair_stage *st, struct large *large); /* takes it */
 
 /* --- stage_serve.c --- */
-void stage_free_serves(struct clair_stage *st);
+/* What waits to be loaded for other nodes is refused. no locks */
+void stage_refuse_serves(struct clair_stage *st);
+/* The stage will be freed: other nodes use nothing of it from here on. no locks */
+void stage_leave_peers(struct clair_stage *st);
 
 /* --- stage_events.c: lock --- */
 /* A READ of ID arrived; LATE: a load was under way. */

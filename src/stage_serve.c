@@ -279,19 +279,35 @@ int clair_stage_set_peers(struct clair_stage *st, struct clair_peers *peers,
 		int arena = clair_arena_fd(st->arena, &bytes);
 		r = clair_peers_share(peers, CLAIR_REGION_ARENA, arena, bytes);
 	}
-	if (r < 0)
+	if (r < 0) {
+		clair_placement_free(placement);
 		return r;
+	}
 	clair_peers_begin(peers, placement, st->pool);
 	st->peers = peers;
 	clair_peers_set_server(peers, &server);
 	return 0;
 }
 
-void stage_free_serves(struct clair_stage *st)
+void stage_refuse_serves(struct clair_stage *st)
 {
-	while (st->serves) {
-		struct serve *g = st->serves;
-		st->serves = g->next;
+	pthread_mutex_lock(&st->lock);
+	struct serve *g = take_ptr(st->serves);
+	st->serve_count = 0;
+	pthread_mutex_unlock(&st->lock);
+	while (g) {
+		struct serve *next = g->next;
+		struct clair_piece p = piece_of(g, -EHOSTDOWN);
+		clair_peers_answer(st->peers, g->node, &p, NULL, NULL);
 		free(g);
+		g = next;
 	}
+}
+
+void stage_leave_peers(struct clair_stage *st)
+{
+	if (!st->peers)
+		return;
+	stage_refuse_serves(st);
+	clair_peers_leave(st->peers);
 }
