@@ -18,8 +18,8 @@
 		"seed", "42", "sampler", "torch-distributed", "index", "sorted",        \
 			"epochs", "4"                                                   \
 	}
-/* A read that a fault holds up: beyond what it takes without, on a loaded machine. */
-#define EXTRA_NS (2 * CLAIR_NS_PER_S)
+/* A fault holds up a read by a little more than a second at most; on a loaded machine more. */
+#define LONG_NS (4 * CLAIR_NS_PER_S)
 
 static struct peer_world pw;
 
@@ -35,6 +35,17 @@ static struct peer_world_config job(unsigned nodes, unsigned percent)
 			   .keep = CLAIR_KEEP_ARENA,
 			   .words = WORDS },
 	};
+}
+
+static struct peer_world_config unknown_job(unsigned nodes)
+{
+	struct peer_world_config c = job(nodes, 130);
+
+	c.unknown = true;
+	memset(c.world.words, 0, sizeof c.world.words);
+	c.world.words[0] = "index";
+	c.world.words[1] = "sorted";
+	return c;
 }
 
 static void begin(const struct peer_world_config *config)
@@ -95,12 +106,8 @@ Test(peers, half_fits_four)
 /* Nobody knows the order: each sample has a home, which alone reads it from the source. */
 Test(peers, unknown_order)
 {
-	struct peer_world_config c = job(4, 130);
+	struct peer_world_config c = unknown_job(4);
 
-	c.unknown = true;
-	memset(c.world.words, 0, sizeof c.world.words);
-	c.world.words[0] = "index";
-	c.world.words[1] = "sorted";
 	begin(&c);
 	uint64_t dataset = world_dataset(&pw.worlds[0]);
 	for (uint32_t id = 0; id < clair_catalog_count(pw.worlds[0].catalog); id++) {
@@ -134,5 +141,293 @@ Test(peers, pieces)
 	cr_expect_leq(peer_world_pfs(&pw), dataset + dataset / 50, "%lu of %lu",
 		      peer_world_pfs(&pw), dataset);
 	cr_expect_eq(peer_world_errors(&pw), 0);
+	peer_world_end(&pw);
+}
+
+/* --- faults -------------------------------------------------------------------------------- */
+
+/* Reads two epochs while FAULTS go on. */
+static void train_with(const struct net_faults *faults, int64_t *longest)
+{
+	struct peer_world_config c = job(4, 130);
+
+	begin(&c);
+	net_set_faults(&pw.net, faults);
+	cr_expect(peer_world_train_together(&pw, 0, 2, longest));
+	net_set_faults(&pw.net, &(struct net_faults){ 0 });
+	cr_expect(peer_world_train_together(&pw, 2, 3, longest));
+}
+
+static uint64_t reader_errors(void)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < pw.nodes; i++)
+		sum += pw.worlds[i].stats.error_reader;
+	return sum;
+}
+
+Test(peers, delayed_and_reordered)
+{
+	uint64_t dataset;
+
+	train_with(&(struct net_faults){ .delay_us = 3000 }, NULL);
+	dataset = world_dataset(&pw.worlds[0]);
+	cr_expect_eq(peer_world_pfs(&pw), dataset, "%lu of %lu", peer_world_pfs(&pw), dataset);
+	cr_expect_eq(peer_world_errors(&pw), 0);
+	peer_world_end(&pw);
+}
+
+Test(peers, duplicated)
+{
+	uint64_t dataset;
+
+	train_with(&(struct net_faults){ .duplicate = 400, .delay_us = 500 }, NULL);
+	dataset = world_dataset(&pw.worlds[0]);
+	cr_expect_eq(peer_world_pfs(&pw), dataset, "%lu of %lu", peer_world_pfs(&pw), dataset);
+	cr_expect_eq(peer_world_errors(&pw), 0);
+	peer_world_end(&pw);
+}
+
+Test(peers, lost_requests)
+{
+	int64_t longest = 0;
+
+	train_with(&(struct net_faults){ .lose = 30, .kinds = 1 << P_GET | 1 << P_COMING },
+		   &longest);
+	cr_expect_lt(longest, LONG_NS, "%ld ms", longest / 1000000);
+	cr_expect_eq(reader_errors(), 0);
+	peer_world_end(&pw);
+}
+
+Test(peers, truncated)
+{
+	train_with(&(struct net_faults){ .truncate = 30 }, NULL);
+	cr_expect_gt(peer_world_errors(&pw), 0);
+	cr_expect_eq(reader_errors(), 0);
+	peer_world_end(&pw);
+}
+
+Test(peers, damaged)
+{
+	train_with(&(struct net_faults){ .corrupt = 200 }, NULL);
+	cr_expect_gt(peer_world_errors(&pw), 0);
+	cr_expect_eq(reader_errors(), 0);
+	peer_world_end(&pw);
+}
+
+static const char *state_of(uint32_t of, uint32_t node, char *text, size_t size)
+{
+	json_t *o = json_object(), *peer;
+	size_t i;
+
+	cr_assert_eq(clair_peers_json(pw.net.nodes[of].peers, o), 0);
+	*text = '\0';
+	json_array_foreach(json_object_get(o, "peers"), i, peer)
+		if (json_integer_value(json_object_get(peer, "node")) == node)
+			snprintf(text, size, "%s",
+				 json_string_value(json_object_get(peer, "state")));
+	json_decref(o);
+	return text;
+}
+
+static bool await_state(uint32_t of, uint32_t node, const char *state)
+{
+	int64_t end = clair_now_ns() + 30 * CLAIR_NS_PER_S;
+	char text[16];
+
+	while (strcmp(state_of(of, node, text, sizeof text), state)) {
+		if (clair_now_ns() > end)
+			return false;
+		usleep(1000);
+	}
+	return true;
+}
+
+/* A node that takes nothing holds up what it keeps for a moment, and nothing else. */
+Test(peers, silent_node)
+{
+	struct peer_world_config c = job(4, 130);
+	int64_t longest = 0;
+	char text[16];
+
+	begin(&c);
+	cr_expect(peer_world_train_together(&pw, 0, 1, NULL));
+	net_set_stuck(&pw.net, 3, true);
+	for (uint64_t e = 1; e < 3; e++)
+		for (uint32_t rank = 0; rank < 3; rank++)
+			cr_expect(peer_world_epoch(&pw, rank, e, &longest));
+	cr_expect_lt(longest, LONG_NS, "%ld ms", longest / 1000000);
+	bool slow = false;
+	for (uint32_t i = 0; i < 3; i++)
+		slow = slow || !strcmp(state_of(i, 3, text, sizeof text), "slow");
+	cr_expect(slow);
+	net_set_stuck(&pw.net, 3, false);
+	cr_expect(peer_world_train_together(&pw, 3, 4, &longest));
+	cr_expect_lt(longest, LONG_NS, "%ld ms", longest / 1000000);
+	cr_expect_eq(reader_errors(), 0);
+	peer_world_end(&pw);
+}
+
+static uint64_t home_bytes(uint32_t node)
+{
+	const struct clair_catalog *catalog = pw.worlds[0].catalog;
+	uint64_t sum = 0;
+
+	for (uint32_t id = 0; id < clair_catalog_count(catalog); id++)
+		if (clair_peers_home(pw.net.nodes[0].peers, id) == node)
+			sum += clair_catalog_entry(catalog, id)->size;
+	return sum;
+}
+
+static void check_same_homes(uint32_t gone)
+{
+	const struct clair_catalog *catalog = pw.worlds[0].catalog;
+
+	for (uint32_t id = 0; id < clair_catalog_count(catalog); id++) {
+		uint16_t home = clair_peers_home(pw.net.nodes[0].peers, id);
+		cr_expect_neq(home, gone);
+		for (uint32_t i = 1; i < pw.nodes; i++)
+			if (i != gone)
+				cr_expect_eq(clair_peers_home(pw.net.nodes[i].peers, id), home);
+	}
+}
+
+/* What a dead node kept is fetched once more, by its new homes. */
+Test(peers, dead_node)
+{
+	struct peer_world_config c = job(4, 200);
+	int64_t longest = 0;
+
+	begin(&c);
+	cr_expect(peer_world_train_together(&pw, 0, 1, NULL));
+	uint64_t kept = home_bytes(3), before = peer_world_pfs(&pw);
+	cr_expect_gt(kept, 0);
+	net_kill(&pw.net, 3);
+	net_await_closed(&pw.net, 3);
+	for (uint32_t i = 0; i < 3; i++)
+		cr_expect(await_state(i, 3, "down"));
+	check_same_homes(3);
+	for (uint64_t e = 1; e < 4; e++)
+		for (uint32_t rank = 0; rank < 3; rank++)
+			cr_expect(peer_world_epoch(&pw, rank, e, &longest));
+	cr_expect_lt(longest, LONG_NS, "%ld ms", longest / 1000000);
+	uint64_t more = peer_world_pfs(&pw) - before;
+	cr_expect_leq(more, kept, "%lu, %lu", more, kept);
+	cr_expect_eq(reader_errors() + peer_world_errors(&pw), 0);
+	peer_world_end(&pw);
+}
+
+static void *kill_soon(void *arg)
+{
+	(void)arg;
+	while (net_sent(&pw.net, P_DATA) < 40)
+		usleep(100);
+	net_kill(&pw.net, 2);
+	return NULL;
+}
+
+/* Killed while all read: neither those that are left nor the one cut off see an error. */
+Test(peers, killed_in_mid_epoch)
+{
+	struct peer_world_config c = job(4, 200);
+	int64_t longest = 0;
+
+	begin(&c);
+	net_set_faults(&pw.net, &(struct net_faults){ .delay_us = 2000 });
+	pthread_t killer;
+	pthread_create(&killer, NULL, kill_soon, NULL);
+	cr_expect(peer_world_train(&pw, 0, 4, &longest));
+	pthread_join(killer, NULL);
+	cr_expect_lt(longest, LONG_NS, "%ld ms", longest / 1000000);
+	check_same_homes(2);
+	cr_expect_eq(reader_errors() + peer_world_errors(&pw), 0);
+	peer_world_end(&pw);
+}
+
+static void *read_what_1_keeps(void *arg)
+{
+	(void)arg;
+	for (uint32_t id = 0; id < clair_catalog_count(pw.worlds[0].catalog); id++)
+		if (clair_peers_home(pw.net.nodes[0].peers, id) == 1)
+			cr_expect(world_read(&pw.worlds[0], id, true));
+	return NULL;
+}
+
+/* A stage goes while its buffers are on their way to another node. */
+Test(peers, stage_goes_while_it_sends)
+{
+	struct peer_world_config c = unknown_job(2);
+	int64_t end = clair_now_ns() + 30 * CLAIR_NS_PER_S;
+	pthread_t reader;
+
+	begin(&c);
+	net_set_stuck(&pw.net, 0, true);
+	pthread_create(&reader, NULL, read_what_1_keeps, NULL);
+	while (!net_sent(&pw.net, P_DATA) && clair_now_ns() < end)
+		usleep(1000);
+	cr_expect_gt(net_sent(&pw.net, P_DATA), 0);
+	peer_world_end_node(&pw, 1);
+	net_set_stuck(&pw.net, 0, false);
+	pthread_join(reader, NULL);
+	while (net_waiting(&pw.net, 1) && clair_now_ns() < end)
+		usleep(1000);
+	peer_world_end(&pw);
+}
+
+/* The source has another file now: all readers get it, through whatever node. */
+Test(peers, changed_on_the_source)
+{
+	struct peer_world_config c = unknown_job(2);
+	char path[4200], relative[4096];
+
+	begin(&c);
+	uint32_t changed = 0;
+	for (uint32_t id = 0; id < clair_catalog_count(pw.worlds[0].catalog); id++) {
+		const struct clair_entry *e = clair_catalog_entry(pw.worlds[0].catalog, id);
+		if (e->parent != pw.worlds[0].folder_id || id % 3)
+			continue;
+		clair_catalog_path(pw.worlds[0].catalog, id, relative, sizeof relative);
+		snprintf(path, sizeof path, "%s/%s", pw.worlds[0].folder, relative);
+		FILE *f = fopen(path, id % 2 ? "r+" : "w");
+		cr_assert(f);
+		fprintf(f, "changed");
+		fclose(f);
+		changed++;
+		for (uint32_t i = 0; i < 2; i++)
+			cr_expect(world_read(&pw.worlds[i], id, true), "%s by node %u", path, i);
+	}
+	cr_expect_gt(changed, FILES / 4);
+	cr_expect_eq(reader_errors(), 0);
+	peer_world_end(&pw);
+}
+
+Test(peers, what_is_seen)
+{
+	struct peer_world_config c = job(4, 130);
+	json_t *o = json_object(), *peer;
+	uint64_t in = 0, home = 0;
+	size_t i;
+
+	begin(&c);
+	cr_expect(peer_world_train_together(&pw, 0, 2, NULL));
+	cr_assert_eq(clair_peers_json(pw.net.nodes[1].peers, o), 0);
+	cr_expect_eq(json_integer_value(json_object_get(o, "node")), 1);
+	cr_expect_eq(json_integer_value(json_object_get(o, "nodes")), 4);
+	cr_expect_eq(json_array_size(json_object_get(o, "peers")), 3);
+	json_array_foreach(json_object_get(o, "peers"), i, peer) {
+		char host[16];
+		json_int_t node = json_integer_value(json_object_get(peer, "node"));
+		snprintf(host, sizeof host, "host%d", (int)node);
+		cr_expect_str_eq(json_string_value(json_object_get(peer, "host")), host);
+		cr_expect_str_eq(json_string_value(json_object_get(peer, "state")), "up");
+		in += (uint64_t)json_integer_value(json_object_get(peer, "bytes_in"));
+		home += (uint64_t)json_integer_value(json_object_get(peer, "home_bytes"));
+		cr_expect_eq(json_integer_value(json_object_get(peer, "failures")), 0);
+		cr_expect_gt(json_integer_value(json_object_get(peer, "latency_p99_us")), 0);
+	}
+	cr_expect_eq(in, pw.worlds[1].stats.peer.bytes);
+	cr_expect_eq(home + home_bytes(1), world_dataset(&pw.worlds[0]));
+	json_decref(o);
 	peer_world_end(&pw);
 }
