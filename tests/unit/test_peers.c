@@ -417,7 +417,7 @@ Test(peers, what_is_seen)
 
 	begin(&c);
 	cr_expect(peer_world_train_together(&pw, 0, 2, NULL));
-	for (uint32_t i = 0; i < 4; i++)
+	for (i = 0; i < 4; i++)
 		cr_expect_eq(clair_stage_wait_full(pw.worlds[i].stage, 30000), 0);
 	cr_assert_eq(clair_peers_json(pw.net.nodes[1].peers, o), 0);
 	cr_expect_eq(json_integer_value(json_object_get(o, "node")), 1);
