@@ -167,6 +167,8 @@ bool peer_world_epoch(struct peer_world *pw, uint32_t rank, uint64_t epoch, int6
 	bool right = order;
 
 	for (uint32_t i = 0; right && i < order->count; i++) {
+		if (pw->paced)
+			clair_stage_wait_full(w->stage, AGREE_MS);
 		int64_t begun = clair_now_ns();
 		right = world_read(w, order->ids[i], true);
 		int64_t took = clair_now_ns() - begun;

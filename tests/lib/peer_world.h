@@ -23,6 +23,7 @@ struct peer_world {
 	char world_text[16];
 	const char *words[NET_NODES][20]; /* of the node's stream */
 	bool ended[NET_NODES];
+	bool paced; /* readers wait for their node's stage before each file */
 };
 
 /* All nodes have agreed and their stages run. */

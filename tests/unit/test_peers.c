@@ -136,6 +136,7 @@ Test(peers, pieces)
 	c.world.ram = 24 << 20;
 	c.world.staging = 16 << 20;
 	begin(&c);
+	pw.paced = true; /* a reader that comes first reads ranges from the source */
 	uint64_t dataset = world_dataset(&pw.worlds[0]);
 	cr_expect(peer_world_train_together(&pw, 0, 4, NULL));
 	cr_expect_leq(peer_world_pfs(&pw), dataset + dataset / 50, "%lu of %lu",
