@@ -34,6 +34,14 @@ static const char *below(const char *path, const char *point)
 	return path[n] ? path + n + 1 : path + n;
 }
 
+static bool has_pid(const int *pids, size_t count, int pid)
+{
+	for (size_t i = 0; i < count; i++)
+		if (pids[i] == pid)
+			return true;
+	return false;
+}
+
 bool mounts_find(const char *mountpoint, int **pids, size_t *count, char **inside,
 		 int *status)
 {
@@ -56,7 +64,9 @@ bool mounts_find(const char *mountpoint, int **pids, size_t *count, char **insid
 		const char *point, *rest;
 
 		if (!mountpoint) {
-			all[(*count)++] = all[i];
+			/* Root's runtime folder is looked into as that of a user, too. */
+			if (!has_pid(all, *count, all[i]))
+				all[(*count)++] = all[i];
 			continue;
 		}
 		if (clair_control_report(all[i], 5000, &report) < 0)
