@@ -11,6 +11,7 @@
 #include "clock.h"
 #include "discover.h"
 #include "learn.h"
+#include "job.h"
 #include "log.h"
 #include "mount.h"
 #include "remember.h"
@@ -107,7 +108,24 @@ static enum took found(struct clair_finder *f, uint32_t folder, const struct cla
 	log_info("the order was found after %zu opens: %s over %s, seed %s", count,
 		 clair_words_get(answer, "sampler"), clair_words_get(answer, "index"),
 		 clair_words_get(answer, "seed") ? clair_words_get(answer, "seed") : "none");
+	clair_job_found(m->job, folder, answer);
 	return OURS;
+}
+
+void clair_finder_told(struct clair_finder *f, uint32_t folder, const struct clair_words *answer)
+{
+	if (!f)
+		return;
+	autolock(&f->answering);
+	if (atomic_load(&f->found) || take_answer(f, folder, answer, NULL, 0) < 0)
+		return;
+	atomic_store(&f->folder, folder);
+	atomic_store(&f->opens, 0);
+	atomic_store(&f->found, true);
+	if (!atomic_load(&f->mount->unwatched))
+		atomic_store(&f->mount->answer_opens, false);
+	log_info("another node found the order: %s over %s",
+		 clair_words_get(answer, "sampler"), clair_words_get(answer, "index"));
 }
 
 static bool found_by_seed(void *arg, uint32_t folder, const struct clair_words *answer,

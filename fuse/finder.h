@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 struct clair_mount;
+struct clair_words;
 
 /* Finds the order of a mount that was given none, by its seed (discover.h) or by what it is seen
  * to do (learn.h): while it looks, opens are answered by the daemon, since they bring the
@@ -18,6 +19,10 @@ struct clair_finder;
 int clair_finder_start(struct clair_mount *mount, struct clair_finder **out);
 /* An open of a reader; PID 0: unknown. Takes a NULL finder. */
 void clair_finder_open(struct clair_finder *finder, pid_t pid, uint32_t id);
+/* Another node of the job found the order of the stream of FOLDER: ANSWER, with this node's
+ * ranks. Takes a NULL finder. */
+void clair_finder_told(struct clair_finder *finder, uint32_t folder,
+		       const struct clair_words *answer);
 /* What it is thinking, for status: a new object, NULL when there is no finder. */
 json_t *clair_finder_json(struct clair_finder *finder);
 /* Remembers what the next run can use. Takes NULL. */

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "cleanup.h"
+#include "finder.h"
 #include "keeper.h"
 #include "log.h"
 #include "mount.h"
@@ -172,23 +173,18 @@ static void found(void *self, uint32_t folder, const char *text)
 	struct clair_job *job = self;
 	struct clair_mount *m = job->mount;
 	struct clair_options words = { 0 };
-	struct clair_stream *stream;
 	char ranks[64];
 	char *error = NULL;
 
-	if (folder >= clair_catalog_count(m->catalog) ||
-	    clair_options_add(&words, text, &error) < 0) {
-		free(error);
-		return;
-	}
-	default_ranks(job, clair_words_get(&words.order, "world"), ranks, sizeof ranks);
-	if (*ranks)
-		clair_words_set(&words.order, "ranks", ranks);
-	if (!clair_stage_trusted(m->stage, folder) &&
-	    clair_stream_new(m->catalog, folder, &words.order, &stream, &error) == 0) {
-		log_info("another node found the order: %s", text);
-		if (clair_stage_set_stream(m->stage, stream) == 0)
-			atomic_store(&m->answer_opens, false);
+	if (folder < clair_catalog_count(m->catalog) &&
+	    clair_options_add(&words, text, &error) == 0) {
+		default_ranks(job, clair_words_get(&words.order, "world"), ranks, sizeof ranks);
+		if (*ranks)
+			clair_words_set(&words.order, "ranks", ranks);
+		clair_finder_told(m->finder, folder, &words.order);
+	} else {
+		log_warning("another node found an order that makes no sense here: %s",
+			    error ? error : text);
 	}
 	free(error);
 	clair_options_finish(&words);
