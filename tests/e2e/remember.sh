@@ -15,11 +15,12 @@ o=ram=64M,staging=32M
 torch() { within 240 "$python" "$TOP/tests/lib/torch_loader.py" "$@" 2>>"$WORK/torch.log"; }
 order() { status "$WORK/mnt" ".streams[0].order.$1"; }
 run() { # run SEED: two epochs
-	torch "$WORK/src" "$WORK/list" drawn workers=2 "seed=$1" >"$WORK/native" || fail "the loader gave $?"
+	local native=$WORK/native-$1
+	[ -s "$native" ] || torch "$WORK/src" "$WORK/list" drawn workers=2 "seed=$1" >"$native"
 	mount_clairfs "$WORK/src" "$WORK/mnt" -o $o
 	torch "$WORK/mnt" "$WORK/list" drawn workers=2 "seed=$1" us=500 >"$WORK/mounted" ||
 		fail "the loader gave $?"
-	cmp "$WORK/native" "$WORK/mounted" || fail "not the source's bytes"
+	cmp "$native" "$WORK/mounted" || fail "not the source's bytes"
 	status "$WORK/mnt" '[.streams[0].order, .discovery] | tostring'
 }
 
