@@ -17,8 +17,8 @@
 static const struct {
 	size_t opens;
 	enum effort effort;
-} steps[] = { { 24, CHEAP },  { 48, CHEAP },     { 96, CHEAP },   { 200, CHEAP },
-	      { 400, DEAR },  { 800, CHEAP },    { 1600, DEAREST }, { 3200, CHEAP },
+} steps[] = { { 24, QUICK },	{ 48, CHEAP },	   { 96, QUICK },   { 200, CHEAP },
+	      { 400, DEAR },	{ 800, CHEAP },	   { 1600, DEAREST }, { 3200, CHEAP },
 	      { 6400, DEAREST }, { 12800, CHEAP } };
 #define STEPS (sizeof steps / sizeof steps[0])
 /* Processes whose environment is read, until one says it. */
@@ -162,12 +162,12 @@ static size_t next_step(const struct clair_discover *d, size_t done)
 static enum effort effort_of(const struct clair_discover *d, size_t count)
 {
 	/* When more opens wait, they may say it at a lower price. */
-	if (next_step(d, count))
-		return CHEAP;
+	bool more = next_step(d, count) > 0;
+
 	for (size_t i = 0; i < STEPS; i++)
-		if (steps[i].opens == count && !d->finishing)
-			return steps[i].effort;
-	return d->finishing && count == d->count ? DEAREST : CHEAP;
+		if (steps[i].opens == count && (more || !d->finishing))
+			return more && steps[i].effort > CHEAP ? CHEAP : steps[i].effort;
+	return more ? CHEAP : DEAREST;
 }
 
 static bool hand_over(struct clair_discover *d, uint32_t folder,
@@ -251,7 +251,7 @@ static void *discover_thread(void *arg)
 			continue;
 		}
 		enum effort effort = effort_of(d, count);
-		d->state = effort != CHEAP ? "searching all seeds" : "trying usual orders and seeds";
+		d->state = effort > CHEAP ? "searching all seeds" : "trying usual orders and seeds";
 		pthread_mutex_unlock(&d->lock);
 		think(d, count, effort, generation);
 		set_state(d, "waiting for more opens");

@@ -115,9 +115,9 @@ struct trial {
 	bool any_world;       /* not known */
 };
 
-/* What a trial may cost: usual orders and small seeds; all seeds; as ranks of small worlds,
- * too, which is dearer than all the rest. */
-enum effort { CHEAP, DEAR, DEAREST };
+/* What a trial may cost: torch's small seeds; whole orders by usual seeds; all seeds; as ranks of
+ * small worlds, too, which is dearer than all the rest. */
+enum effort { QUICK, CHEAP, DEAR, DEAREST };
 
 /* Tries everything with these opens. True: *FOLDER and WORDS (empty
  * before) are the answer. */

@@ -181,9 +181,10 @@ static void add_numberings(struct trial *t)
 
 /* --- whole orders ----------------------------------------------------------------------------- */
 
-/* A sampler by name with one seed (or none), over a few epochs: one of 10^EXTRA. */
+/* A sampler by name with one seed (or none), over a few epochs: one of 10^EXTRA. GOES_ON: one
+ * generator for the run. */
 static bool try_sampler(struct trial *t, const char *name, uint64_t seed, bool has_seed,
-			double extra)
+			bool goes_on, double extra)
 {
 	struct clair_words words = { 0 };
 	struct clair_indices order = { 0 };
@@ -193,12 +194,16 @@ static bool try_sampler(struct trial *t, const char *name, uint64_t seed, bool h
 
 	if (!clair_fit_entries(t->n, extra) && !clair_fit_early(t->n, t->opened, extra))
 		return false;
-	if (has_seed && clair_trial_number(&words, "seed", seed) < 0)
+	if ((has_seed && clair_trial_number(&words, "seed", seed) < 0) ||
+	    (goes_on && clair_words_set(&words, "per_epoch", "0") < 0)) {
+		clair_words_finish(&words);
 		return false;
+	}
 	struct clair_order_params params = { .n = t->n->count, .world = t->world,
 					     .words = &words };
 	if (clair_sampler_new(name, &params, NULL, NULL, &sampler, &error) == 0) {
-		for (uint64_t e = 0; e < (has_seed ? EPOCHS : 1) && !yes; e++) {
+		/* The first epoch is the same whether it goes on or not. */
+		for (uint64_t e = goes_on; e < (has_seed ? EPOCHS : 1) && !yes; e++) {
 			if (clair_sampler_epoch(sampler, e, t->rank, &order) < 0)
 				break;
 			yes = clair_fit(t->n, t->opened, order.at, order.count, extra);
@@ -208,7 +213,8 @@ static bool try_sampler(struct trial *t, const char *name, uint64_t seed, bool h
 	clair_sampler_free(sampler);
 	clair_indices_finish(&order);
 	clair_words_finish(&words);
-	return yes && clair_trial_answer(t, name, seed, has_seed) == 0;
+	return yes && clair_trial_answer(t, name, seed, has_seed) == 0 &&
+	       (!goes_on || clair_words_set(t->words, "per_epoch", "0") == 0);
 }
 
 /* Whole shuffles: a few seeds, less for large sets. */
@@ -219,9 +225,33 @@ static bool try_shuffles(struct trial *t)
 	size_t few = t->n->count > LARGE ? 6 : clair_usual_seed_count;
 
 	for (size_t k = 0; k < sizeof others / sizeof others[0]; k++)
-		for (size_t i = 0; i < few && !atomic_load(&t->d->cancel); i++)
-			if (try_sampler(t, others[k], clair_usual_seeds[i], true, 4))
+		for (size_t i = 0; i < few * 2 && !atomic_load(&t->d->cancel); i++)
+			if (try_sampler(t, others[k], clair_usual_seeds[i / 2], true, i & 1, 4))
 				return true;
+	return false;
+}
+
+/* Every family with the words that it has by itself, and few seeds: recipes seldom say more.
+ * Only over the likeliest numberings. */
+static bool try_families(struct trial *t)
+{
+	static const char *const tried[] = { "sequential", "torch-distributed", "torch-random",
+					     "torch-default", "numpy-randomstate",
+					     "python-shuffle", "numpy-generator" };
+	const struct clair_family *family;
+	size_t few = t->n->count > LARGE ? 2 : 6;
+
+	for (size_t k = 0; (family = clair_family_at(k)); k++) {
+		bool again = false;
+		for (size_t i = 0; i < sizeof tried / sizeof tried[0]; i++)
+			again = again || !strcmp(tried[i], family->name);
+		if (again)
+			continue;
+		for (size_t i = 0; i < few && !atomic_load(&t->d->cancel); i++)
+			if (try_sampler(t, family->name, clair_usual_seeds[i ? i - 1 : 0],
+					i > 0, false, 5))
+				return true;
+	}
 	return false;
 }
 
@@ -232,28 +262,35 @@ static bool try_in_order(struct trial *t, bool parts)
 {
 	for (size_t i = 0; i < t->count; i++) {
 		t->n = &t->all[i];
-		if (parts == !!t->n->split && try_sampler(t, "sequential", 0, false, 2))
+		if (parts == !!t->n->split && try_sampler(t, "sequential", 0, false, false, 2))
 			return true;
 	}
 	return false;
 }
 
-static bool try_cheap(struct trial *t)
+static bool try_quick(struct trial *t)
 {
-	if (try_in_order(t, false) || clair_try_seeds(t, t->count, 1, 0, SMALL_SEEDS) ||
-	    clair_try_early_draws(t) ||
-	    (t->any_world && clair_try_worlds(t)))
-		return true;
+	return try_in_order(t, false) || clair_try_seeds(t, t->count, 1, 0, SMALL_SEEDS) ||
+	       clair_try_early_draws(t) || (t->any_world && clair_try_worlds(t));
+}
+
+static bool try_whole_orders(struct trial *t)
+{
 	for (size_t i = 0; i < t->count && !atomic_load(&t->d->cancel); i++) {
 		t->n = &t->all[i];
 		if (try_shuffles(t))
+			return true;
+	}
+	for (size_t i = 0; i < t->count && i < LIKELY && !atomic_load(&t->d->cancel); i++) {
+		t->n = &t->all[i];
+		if (try_families(t))
 			return true;
 	}
 	return false;
 }
 
 /* All seeds, and what costs as much. */
-static bool try_dear(struct trial *t, bool dearest)
+static bool try_dear(struct trial *t, bool large, bool dearest)
 {
 	const uint64_t all = 1ull << 32;
 
@@ -263,8 +300,18 @@ static bool try_dear(struct trial *t, bool dearest)
 	       (t->any_world && clair_try_seeds(t, LIKELY, WORLDS, 0, SMALL_SEEDS)) ||
 	       clair_try_model_draws(t, LIKELY) ||
 	       clair_try_seeds(t, t->count, 1, SMALL_SEEDS, all) ||
+	       (large && try_whole_orders(t)) ||
 	       (t->any_world && dearest &&
 		clair_try_seeds(t, LIKELY, SMALL_WORLDS, SMALL_SEEDS, all));
+}
+
+static bool try_all(struct trial *t, enum effort effort)
+{
+	/* Whole orders of a large set take as long as all of torch's seeds. */
+	bool large = t->count && t->all[0].count > LARGE;
+
+	return try_quick(t) || (effort >= CHEAP && !large && try_whole_orders(t)) ||
+	       (effort >= DEAR && try_dear(t, large, effort >= DEAREST));
 }
 
 bool clair_discover_try(struct clair_discover *d, struct opened *opened,
@@ -282,7 +329,7 @@ bool clair_discover_try(struct clair_discover *d, struct opened *opened,
 	t.rank = d->world ? d->rank : 0;
 	pthread_mutex_unlock(&d->lock);
 	add_numberings(&t);
-	bool yes = try_cheap(&t) || (effort != CHEAP && try_dear(&t, effort == DEAREST));
+	bool yes = try_all(&t, effort);
 	if (yes)
 		*folder = t.folder;
 	for (size_t i = 0; i < t.count; i++)
