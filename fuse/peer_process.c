@@ -11,6 +11,7 @@
 
 #include "clock.h"
 #include "peer_internal.h"
+#include "peer_launcher.h"
 
 /* clairfs-peer FD: the MPI rank of a node. Moves frames between the socket FD (to the mount
  * process, link.h) and the other nodes. It never returns an error to a mount: what cannot be
@@ -265,7 +266,9 @@ static void take_signal(struct peer *p)
 	if (told_to_end != 1)
 		return;
 	told_to_end = 2;
-	peer_tell(p, (struct clair_link_frame){ .kind = CLAIR_LINK_END }, NULL, -1);
+	/* The death of mpirun costs the mount its peers, not its life. */
+	if (clair_launcher_lives())
+		peer_tell(p, (struct clair_link_frame){ .kind = CLAIR_LINK_END }, NULL, -1);
 	for (uint32_t i = 0; i < p->count; i++)
 		if (i != p->self && !p->nodes[i].dead)
 			peer_enqueue(p, &p->nodes[i], peer_item_new(PEER_DOWN, NULL, 0));

@@ -6,6 +6,7 @@
 #   on NODE COMMAND…           in its namespaces, with its own XDG_RUNTIME_DIR and TMPDIR
 #   cluster_mpirun [OPTION…] -- COMMAND…   one process a node, rank k on node k
 #   cluster_link NODE down | up | none | RATE
+#   cluster_end SIGNAL [SECONDS]   ends mpirun so, and waits (20 s) until nothing of it is left
 #   cluster_kill NODE          SIGKILL to all that runs there; its link goes down
 #   cluster_stop               (also at the end of the script)
 # $CLUSTER/nodeK is for what is node K's own. Skips when this machine cannot do it.
@@ -104,6 +105,31 @@ cluster_link() {
 	up) in_bridge ip link set "v$1" master br0 ;;
 	*) shape "$1" "$2" ;;
 	esac
+}
+
+# mpirun does not end by itself when a node of it was cut off.
+cluster_end() {
+	local pid node
+	for pid in $(cluster_processes "$CLUSTER_BRIDGE"); do
+		[ "$(cat "/proc/$pid/comm" 2>/dev/null)" = mpirun ] && kill "-$1" "$pid"
+	done
+	wait_for "${2:-20}" cluster_quiet && return 0
+	say "left after mpirun's end:"
+	for node in "${!CLUSTER_PIDS[@]}"; do
+		for pid in $(cluster_processes "${CLUSTER_PIDS[node]}"); do
+			say "  node $node: $(tr '\0' ' ' <"/proc/$pid/cmdline" 2>/dev/null)"
+		done
+		kill_within "${CLUSTER_PIDS[node]}"
+	done
+	kill_within "$CLUSTER_BRIDGE"
+	return 1
+}
+# Nothing runs on the nodes.
+cluster_quiet() {
+	local pid
+	for pid in "$CLUSTER_BRIDGE" "${CLUSTER_PIDS[@]}"; do
+		[ -z "$(cluster_processes "$pid")" ] || return 1
+	done
 }
 
 # Those whose network namespace is that of HOLDER, but HOLDER.

@@ -114,7 +114,8 @@ static bool receive(struct world *w)
 	if (got < 0 && (errno == EAGAIN || errno == EINTR))
 		return false;
 	if (got <= 0) {
-		if (w->ended)
+		w->gone = true;
+		if (w->ended || w->may_go)
 			return false;
 		world_fail(w, "the peer process is gone");
 	}
@@ -129,6 +130,8 @@ void world_turn(struct world *w, int ms)
 {
 	struct pollfd p = { .fd = w->fd, .events = POLLIN };
 
+	if (w->gone)
+		p.fd = -1;
 	if (poll(&p, 1, ms) <= 0)
 		return;
 	for (int i = 0; i < 256 && receive(w); i++)
@@ -191,4 +194,39 @@ bool world_filled(const void *at, uint64_t length, uint64_t seed)
 		if (c[i] != (unsigned char)(seed + i))
 			return false;
 	return true;
+}
+
+void world_garbage(struct world *w)
+{
+	static char bytes[CLAIR_LINK_SMALL + sizeof(struct clair_link_frame)];
+	struct clair_link_frame f = { .version = CLAIR_LINK_VERSION };
+
+	for (uint32_t i = 0; i < 3000; i++) {
+		uint64_t r = world_random(w->self + 7, i);
+		world_fill(bytes, sizeof bytes, r);
+		f.kind = (uint16_t)(r % 9);
+		if (f.kind == CLAIR_LINK_BYE || f.kind == CLAIR_LINK_SEND)
+			f.kind = CLAIR_LINK_LAND;
+		f.node = w->count + (uint32_t)(r >> 8) % 1000;
+		f.region = (uint32_t)(r >> 16) % 4;
+		f.offset = world_random(r, 1) >> (r % 64);
+		f.length = world_random(r, 2) >> (r % 50);
+		f.key = UINT64_MAX - r % 100;
+		if (f.region == 1 || f.region == 2)
+			f.offset |= 1ull << 60; /* never in the good ones */
+		f.small = (uint32_t)(r % 100);
+		memcpy(bytes, &f, sizeof f);
+		size_t size = r % 3 ? sizeof f + f.small : 1 + r % 200;
+		if (r % 3 == 1)
+			bytes[0] = 77;
+		if (size < sizeof f || r % 3)
+			(void)!send(w->fd, bytes, size, MSG_NOSIGNAL);
+	}
+	for (uint32_t i = 0; i < 100; i++)
+		world_send_frame(w,
+				 (struct clair_link_frame){ .kind = CLAIR_LINK_SEND,
+							    .node = w->count + i,
+							    .length = i * 100000000ull,
+							    .offset = UINT64_MAX - i },
+				 NULL, -1);
 }

@@ -20,6 +20,8 @@ struct world {
 	bool dead[WORLD_NODES];
 	int64_t dead_at[WORLD_NODES];
 	bool ended; /* END came */
+	bool gone;  /* the peer process's end is closed; fails the test unless MAY_GO */
+	bool may_go;
 	uint64_t sends, sents, sents_dead;
 	/* Called for each MESSAGE, BULKED (with its memfd) and UNLANDED. */
 	void (*take)(struct world *w, const struct clair_link_frame *f, const char *small, int fd);
@@ -36,6 +38,8 @@ void world_hello(struct world *w);
 uint32_t world_living(const struct world *w); /* others */
 void world_fill(void *at, uint64_t length, uint64_t seed);
 bool world_filled(const void *at, uint64_t length, uint64_t seed);
+/* Frames that no mount process sends, none of which does anything. */
+void world_garbage(struct world *w);
 uint64_t world_random(uint64_t seed, uint64_t i);
 
 #endif

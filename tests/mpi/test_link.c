@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 /* test_link CLAIRFS-PEER [--messages N] [--garbage] [--bulk BYTES] [--idle SECONDS]
  *           [--kill-peer NODE] [--kill-mount NODE] [--lost NODE] [--rogue NODE] [--pace US]
+ *           [--until-end FILE]
  * Run by mpirun, one a node: stands for the mount process, starts the peer process, and
  * checks all that link.h promises. --lost: NODE will be cut off by somebody else. --rogue:
- * NODE is another program that sends garbage. */
+ * NODE is another program that sends garbage. --until-end: in a session of its own, until
+ * the job is ended from outside; FILE.NODE then says whether END came (end) or not (gone). */
 #include <fcntl.h>
 #include <getopt.h>
 #include <signal.h>
@@ -15,6 +17,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "cleanup.h"
 #include "clock.h"
 #include "link_world.h"
 
@@ -40,6 +43,7 @@ static struct options {
 	uint64_t bulk;
 	int kill_peer, kill_mount, lost, rogue;
 	bool garbage;
+	const char *until_end;
 } options = { .kill_peer = -1, .kill_mount = -1, .lost = -1, .rogue = -1 };
 static struct stream streams[WORLD_NODES];
 static char *out_region, *in_region;
@@ -316,41 +320,6 @@ static void phase(struct world *w, uint32_t number)
 	}
 }
 
-static void garbage(struct world *w)
-{
-	static char bytes[CLAIR_LINK_SMALL + sizeof(struct clair_link_frame)];
-	struct clair_link_frame f = { .version = CLAIR_LINK_VERSION };
-
-	for (uint32_t i = 0; i < 3000; i++) {
-		uint64_t r = world_random(w->self + 7, i);
-		world_fill(bytes, sizeof bytes, r);
-		f.kind = (uint16_t)(r % 9);
-		if (f.kind == CLAIR_LINK_BYE || f.kind == CLAIR_LINK_SEND)
-			f.kind = CLAIR_LINK_LAND;
-		f.node = w->count + (uint32_t)(r >> 8) % 1000;
-		f.region = (uint32_t)(r >> 16) % 4;
-		f.offset = world_random(r, 1) >> (r % 64);
-		f.length = world_random(r, 2) >> (r % 50);
-		f.key = UINT64_MAX - r % 100;
-		if (f.region == 1 || f.region == 2)
-			f.offset |= 1ull << 60; /* never in the good ones */
-		f.small = (uint32_t)(r % 100);
-		memcpy(bytes, &f, sizeof f);
-		size_t size = r % 3 ? sizeof f + f.small : 1 + r % 200;
-		if (r % 3 == 1)
-			bytes[0] = 77;
-		if (size < sizeof f || r % 3)
-			(void)!send(w->fd, bytes, size, MSG_NOSIGNAL);
-	}
-	for (uint32_t i = 0; i < 100; i++)
-		world_send_frame(w,
-				 (struct clair_link_frame){ .kind = CLAIR_LINK_SEND,
-							    .node = w->count + i,
-							    .length = i * 100000000ull,
-							    .offset = UINT64_MAX - i },
-				 NULL, -1);
-}
-
 static void bulk(struct world *w)
 {
 	int fd = memfd_create("test-bulk", MFD_CLOEXEC);
@@ -381,21 +350,14 @@ static void bulk(struct world *w)
 static int64_t cpu_of_peer(void)
 {
 	char path[64];
-	long long ns = 0, part;
-	int c = 0;
+	unsigned long user = 0, kernel = 0;
 
-	for (int t = 0; t < 1; t++) {
-		snprintf(path, sizeof path, "/proc/%d/stat", (int)peer_pid);
-		FILE *f = fopen(path, "re");
-		unsigned long user = 0, system = 0;
-		if (f && fscanf(f, "%*d (%*[^)]) %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu",
-				&user, &system) == 2)
-			ns = (long long)(user + system) * (CLAIR_NS_PER_S / sysconf(_SC_CLK_TCK));
-		if (f)
-			fclose(f);
-	}
-	(void)part, (void)c;
-	return ns;
+	snprintf(path, sizeof path, "/proc/%d/stat", (int)peer_pid);
+	autofclose FILE *f = fopen(path, "re");
+	if (!f || fscanf(f, "%*d (%*[^)]) %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu",
+			 &user, &kernel) != 2)
+		return 0;
+	return (int64_t)(user + kernel) * (CLAIR_NS_PER_S / sysconf(_SC_CLK_TCK));
 }
 
 static int by_size(const void *a, const void *b)
@@ -502,16 +464,43 @@ static void leave(struct world *w)
 	}
 }
 
+static int until_end(struct world *w)
+{
+	char path[512];
+	int64_t end = clair_now_ns() + WORLD_WAIT_S * CLAIR_NS_PER_S;
+
+	w->may_go = true;
+	printf("node %u: waits\n", w->self);
+	fflush(stdout);
+	while (!w->ended && !w->gone && clair_now_ns() < end)
+		world_turn(w, 100);
+	snprintf(path, sizeof path, "%s.%u", options.until_end, w->self);
+	FILE *f = fopen(path, "we");
+	if (!f)
+		return 1;
+	fprintf(f, "%s\n", w->ended ? "end" : w->gone ? "gone" : "late");
+	fclose(f);
+	return 0;
+}
+
 static int mount_main(int fd)
 {
 	struct world w = { .fd = fd, .take = take };
 
+	if (options.until_end) {
+		setsid();
+		signal(SIGPIPE, SIG_IGN);
+	}
 	world_hello(&w);
 	out_region = region(&w, 1);
 	in_region = region(&w, 2);
 	if (options.garbage)
-		garbage(&w);
+		world_garbage(&w);
 	phase(&w, 1);
+	if (w.self == 0) {
+		printf("node 0: begins\n");
+		fflush(stdout);
+	}
 	int64_t start = clair_now_ns();
 	exchange(&w);
 	printf("node %u: %u messages, %llu lost, %llu unlanded, %llu dead, in %.2f s\n", w.self,
@@ -526,6 +515,8 @@ static int mount_main(int fd)
 	phase(&w, 3);
 	if (options.idle)
 		idle(&w);
+	if (options.until_end)
+		return until_end(&w);
 	leave(&w);
 	if (options.rogue < 0 && options.kill_peer < 0 && options.kill_mount < 0 &&
 	    options.lost < 0)
@@ -557,7 +548,8 @@ static void parse(int argc, char **argv)
 		{ "bulk", 1, NULL, 'b' },	{ "idle", 1, NULL, 'i' },
 		{ "kill-peer", 1, NULL, 'p' },	{ "kill-mount", 1, NULL, 'k' },
 		{ "lost", 1, NULL, 'l' },	{ "rogue", 1, NULL, 'r' },
-		{ "pace", 1, NULL, 'a' },	{ 0 },
+		{ "pace", 1, NULL, 'a' },	{ "until-end", 1, NULL, 'u' },
+		{ 0 },
 	};
 	int c;
 
@@ -573,6 +565,7 @@ static void parse(int argc, char **argv)
 		case 'l': options.lost = (int)v; break;
 		case 'r': options.rogue = (int)v; break;
 		case 'a': options.pace = (uint32_t)v; break;
+		case 'u': options.until_end = optarg; break;
 		default: exit(2);
 		}
 	}
@@ -592,6 +585,9 @@ int main(int argc, char **argv)
 	if (mount == 0)
 		_exit(mount_main(pair[0]));
 	close(pair[0]);
+	/* As the command would: mpirun's daemon kills the group when this one ends. */
+	if (options.until_end)
+		signal(SIGTERM, SIG_IGN);
 	if (peer_pid < 0 || mount < 0)
 		return 2;
 	waitpid(mount, &status, 0);
