@@ -10,7 +10,8 @@
 #include "torch_draw.h"
 
 struct state {
-	uint32_t n;
+	uint32_t n, world;
+	enum clair_take take;
 	uint64_t samples, skip, base;
 	bool replacement;
 	double *weights, *sums; /* owned; sums: cumulative, the last one is 1 */
@@ -84,6 +85,8 @@ static int read_words(struct state *s, const struct clair_words *words, char **e
 		              "num_samples=%lu: without replacement there are %u",
 		              (unsigned long)s->samples, s->n);
 	if (r == 0)
+		r = clair_take_word(words, CLAIR_TAKE_ALL, &s->take, error);
+	if (r == 0)
 		r = read_weights(s, clair_words_get(words, "weights"), error);
 	clair_torch_walk_init(&s->walk, seed);
 	return r;
@@ -97,6 +100,7 @@ static int torch_weighted_open(const struct clair_order_params *params, void **o
 	if (!s)
 		return -ENOMEM;
 	s->n = params->n;
+	s->world = params->world;
 	int r = read_words(s, params->words, error);
 	if (r < 0)
 		torch_weighted_close(s);
@@ -150,24 +154,31 @@ static int without_replacement(struct state *s, uint32_t *at)
 	return 0;
 }
 
-static int torch_weighted_epoch(void *p, uint64_t epoch, uint32_t rank,
-                                struct clair_indices *out)
+/* What all ranks draw alike, into AT. */
+static int draw_all(struct state *s, uint64_t epoch, uint32_t *at)
 {
-	struct state *s = p;
 	uint64_t draws = 2 * (s->replacement ? s->samples : s->n);
 
-	(void)rank;
-	if (!s->n)
-		return 0;
-	uint32_t *at = clair_take_room(out, s->samples);
-	if (!at)
-		return -ENOMEM;
 	clair_torch_walk_to(&s->walk, s->skip + s->base + epoch * (s->base + draws));
 	if (!s->replacement)
 		return without_replacement(s, at);
 	for (uint64_t i = 0; i < s->samples; i++)
 		at[i] = lower_bound(s->sums, s->n, uniform(&s->walk));
 	return 0;
+}
+
+static int torch_weighted_epoch(void *p, uint64_t epoch, uint32_t rank,
+                                struct clair_indices *out)
+{
+	struct state *s = p;
+
+	if (!s->n)
+		return 0;
+	autofree uint32_t *all = malloc(sizeof *all * (s->samples + 1));
+	if (!all)
+		return -ENOMEM;
+	int r = draw_all(s, epoch, all);
+	return r == 0 ? clair_take(s->take, all, s->samples, s->world, rank, out) : r;
 }
 
 static const struct clair_family_word words[] = {
@@ -177,6 +188,7 @@ static const struct clair_family_word words[] = {
     {"replacement", "1", "0: without (a torch built without MKL's generator)"},
     CLAIR_TORCH_SKIP_WORDS,
     {"base", "2", "u32 that the loader draws before an epoch's samples"},
+    {"take", "all", "a rank's part: all, stride (MLPerf's OpenFold), pad, drop, block"},
     {NULL},
 };
 
