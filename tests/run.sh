@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # tests/run.sh [--install] [--quick] [--build DIR] [NAME…]
 # Builds with warnings as errors and runs all tests, or those named (unit/NAME, stress/NAME,
-# e2e/NAME). --install: Debian's packages first (root or sudo). --quick: no sanitizers.
+# fuzz/NAME, e2e/NAME). --install: Debian's packages first (root or sudo). --quick: no sanitizers.
 # Ends in the line `N passed, N failed`; exit status 1 when any failed.
 set -u
 exec </dev/null
@@ -89,7 +89,7 @@ isolated() {
 
 programs() { # FOLDER: the test programs of a build
 	local f
-	for f in "$1"/test_* "$1"/stress_*; do
+	for f in "$1"/test_* "$1"/stress_* "$1"/fuzz_*; do
 		[ -f "$f" ] && [ -x "$f" ] && echo "$f"
 	done
 }
@@ -122,6 +122,7 @@ if [ $failed = $before ]; then
 	built=1
 	run_programs "$build" unit ''
 	run_programs "$build" stress ''
+	run_programs "$build" fuzz ''
 	scripts=()
 	for f in tests/e2e/*.sh; do
 		[ -f "$f" ] && f=${f##*/} && scripts+=("${f%.sh}")
@@ -136,6 +137,7 @@ if [ $quick = 0 ] && [ $built = 1 ]; then
 		-Db_sanitize=address,undefined -Db_lundef=false
 	if [ -x "$build-asan/tools/clairfs" ]; then
 		run_programs "$build-asan" unit asan/
+		run_programs "$build-asan" fuzz asan/
 		# A daemon ends without freeing what it has: the units' tests look for leaks.
 		export ASAN_OPTIONS=${ASAN_OPTIONS/detect_leaks=1/detect_leaks=0}
 		run_scripts "$build-asan" asan/ 180 $(cat tests/e2e/asan.list 2>/dev/null)

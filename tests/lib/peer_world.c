@@ -119,7 +119,7 @@ static void *begin_node(void *arg)
 
 void peer_world_begin(struct peer_world *pw, const struct peer_world_config *c)
 {
-	struct clair_stats *stats[NET_NODES];
+	struct clair_stats *stats[NET_NODES] = { NULL };
 	struct beginning beginnings[NET_NODES];
 	pthread_t threads[NET_NODES];
 
