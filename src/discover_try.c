@@ -24,6 +24,10 @@
 #define LIKELY 2
 /* Samples above which whole shuffles are tried with a few seeds only. */
 #define LARGE 200000
+/* Above it splits would take too much memory: 12 bytes a sample and numbering. */
+#define HUGE_SET (1u << 24)
+/* Opens that can say anything. */
+#define LEAST_OPENS 6
 
 /* --- answers --------------------------------------------------------------------------------- */
 
@@ -172,9 +176,11 @@ static void add_numberings(struct trial *t)
 {
 	const char *given = clair_words_get(&t->d->given, "index");
 	const char *split = clair_words_get(&t->d->given, "split");
-	bool one = !t->d->config.catalog || (given && strcmp(given, "auto"));
+	const struct clair_catalog *c = t->d->config.catalog;
+	bool one = !c || (given && strcmp(given, "auto"));
+	uint32_t most = c ? clair_catalog_count(c) : t->d->config.samples;
 
-	for (size_t k = 0; k < (split ? 1 : SPLITS); k++)
+	for (size_t k = 0; k < (split || most > HUGE_SET ? 1 : SPLITS); k++)
 		for (size_t i = 0; i < (one ? 1 : INDICES) && t->count < NUMBERINGS; i++)
 			add_numbering(t, one ? given : indices[i], split ? split : splits[k]);
 }
@@ -320,6 +326,8 @@ bool clair_discover_try(struct clair_discover *d, struct opened *opened,
 	struct numbering all[NUMBERINGS] = { 0 };
 	struct trial t = { .d = d, .opened = opened, .words = words, .all = all };
 
+	if (opened->count < LEAST_OPENS)
+		return false;
 	if (d->config.catalog)
 		t.folder = clair_discover_folder(d->config.catalog, opened->ids,
 						 opened->count);

@@ -13,6 +13,8 @@
 #include "discover.h"
 #include "index.h"
 
+#define MOST_SAMPLES (1u << 27) /* a gigabyte of tables */
+
 int cmd_discover(int argc, char **argv);
 
 struct answer {
@@ -196,7 +198,7 @@ static int discover(struct cli *cli, const char *n, bool json)
 	uint64_t count = 0;
 	int status = CLI_OK;
 
-	if (n && !cli_number("n", n, 1u << 31, &count))
+	if (n && !cli_number("n", n, MOST_SAMPLES, &count))
 		return CLI_MISTAKE;
 	if (!n && !cli->count)
 		return cli_mistake("give a SOURCE or --n N");
