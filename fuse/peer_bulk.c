@@ -181,17 +181,27 @@ static struct peer_bulk *begin(struct peer *p, const struct peer_bulk_head *h)
 	return b;
 }
 
-char *peer_bulk_room(struct peer *p, struct peer_incoming *in)
+/* Whether N may send this: the node above in the tree, or the root itself. */
+static bool chunk_ok(struct peer *p, const struct peer_node *n, const struct peer_bulk_head *h,
+		     uint64_t length)
+{
+	if (h->root < p->count && h->root != p->self && h->total <= PEER_BULK_MAX &&
+	    length <= h->total && h->offset <= h->total - length &&
+	    (length || !h->total) &&
+	    (n->id == h->root || n->id == parent_of(p, p->self, h->root)))
+		return true;
+	peer_garbage(p, n, "a part of a bulk");
+	return false;
+}
+
+char *peer_bulk_room(struct peer *p, const struct peer_node *n, struct peer_incoming *in)
 {
 	struct peer_bulk_head h;
 	struct peer_bulk *b;
 
 	memcpy(&h, in->bytes, sizeof h);
-	if (h.root >= p->count || h.root == p->self || h.total > PEER_BULK_MAX ||
-	    in->length > h.total || h.offset > h.total - in->length) {
-		peer_garbage(p, NULL, "a part of a bulk");
+	if (!chunk_ok(p, n, &h, in->length))
 		return NULL;
-	}
 	b = find(p, h.root, h.id);
 	if (!b && h.offset == 0)
 		b = begin(p, &h);
@@ -220,14 +230,13 @@ static void completed(struct peer *p, struct peer_bulk *b)
 		peer_enqueue(p, &p->nodes[b->root], peer_item_new(PEER_DONE, &h, sizeof h));
 }
 
-void peer_bulk_took(struct peer *p, struct peer_incoming *in)
+void peer_bulk_took(struct peer *p, const struct peer_node *n, struct peer_incoming *in)
 {
 	struct peer_bulk_head h;
 	struct peer_bulk *b = in->bulk;
 
 	memcpy(&h, in->bytes, sizeof h);
-	if (!in->length && h.root < p->count && h.root != p->self && !h.total &&
-	    !find(p, h.root, h.id))
+	if (!in->length && chunk_ok(p, n, &h, 0) && !find(p, h.root, h.id))
 		b = begin(p, &h);
 	if (!b || in->lost || b->complete || h.offset != b->have)
 		return;

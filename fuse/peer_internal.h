@@ -284,8 +284,8 @@ void peer_ops_abandon(struct peer *p, struct peer_node *n);
 /* peer_bulk.c */
 int peer_bulk_start(struct peer *p, uint64_t total, int fd);
 /* Where the payload of IN lands; NULL: not wanted (again). */
-char *peer_bulk_room(struct peer *p, struct peer_incoming *in);
-void peer_bulk_took(struct peer *p, struct peer_incoming *in);
+char *peer_bulk_room(struct peer *p, const struct peer_node *n, struct peer_incoming *in);
+void peer_bulk_took(struct peer *p, const struct peer_node *n, struct peer_incoming *in);
 void peer_bulk_done(struct peer *p, struct peer_node *n, const struct peer_incoming *in);
 void peer_bulk_release(struct peer_bulk *b);
 void peer_bulk_node_down(struct peer *p, struct peer_node *n);

@@ -144,23 +144,6 @@ void peer_landing_stuck(struct peer *p, struct peer_landing *l)
 	p->retired = old;
 }
 
-/* The mount process is gone: so shall its memory be, once nothing is on its way. */
-void peer_regions_forget(struct peer *p)
-{
-	struct peer_region **at = &p->regions, *r;
-
-	while ((r = *at)) {
-		if (r->users) {
-			at = &r->next;
-			continue;
-		}
-		*at = r->next;
-		peer_memory_retire(r->base, r->length);
-		close(r->fd);
-		free(r);
-	}
-}
-
 static struct peer_landing **bucket_of(struct peer *p, uint64_t key)
 {
 	return &p->landings[((key * 0x9e3779b97f4a7c15ull) >> 40) % PEER_LANDING_BUCKETS];
@@ -207,4 +190,36 @@ void peer_landing_remove(struct peer *p, struct peer_landing *l)
 	*at = l->next;
 	p->landing_count--;
 	free(l);
+}
+
+static void drop_landings(struct peer *p, const struct peer_region *r)
+{
+	for (size_t i = 0; i < PEER_LANDING_BUCKETS; i++)
+		for (struct peer_landing **at = &p->landings[i], *l; (l = *at);) {
+			if (l->region != r || l->state != LANDING_FREE) {
+				at = &l->next;
+				continue;
+			}
+			*at = l->next;
+			p->landing_count--;
+			free(l);
+		}
+}
+
+/* The mount process is gone: so shall its memory be, once nothing is on its way. */
+void peer_regions_forget(struct peer *p)
+{
+	struct peer_region **at = &p->regions, *r;
+
+	while ((r = *at)) {
+		if (r->users) {
+			at = &r->next;
+			continue;
+		}
+		*at = r->next;
+		drop_landings(p, r);
+		peer_memory_retire(r->base, r->length);
+		close(r->fd);
+		free(r);
+	}
 }

@@ -102,12 +102,13 @@ static void take_batch(struct peer *p, struct peer_node *n, const char *bytes, s
 }
 
 /* Where the payload of IN goes: its landing, a bulk, else memory that is thrown away. */
-static char *room_for(struct peer *p, struct peer_incoming *in, struct peer_region **region)
+static char *room_for(struct peer *p, const struct peer_node *n, struct peer_incoming *in,
+		      struct peer_region **region)
 {
 	char *room = NULL;
 
 	if (in->kind == PEER_MESSAGE) {
-		struct peer_landing *l = peer_landing_find(p, in->key);
+		struct peer_landing *l = p->gone ? NULL : peer_landing_find(p, in->key);
 		if (l && l->state == LANDING_FREE && l->length >= in->length) {
 			l->state = LANDING_BUSY;
 			in->landing = l;
@@ -116,7 +117,7 @@ static char *room_for(struct peer *p, struct peer_incoming *in, struct peer_regi
 			return l->region->base + l->offset;
 		}
 	} else {
-		room = peer_bulk_room(p, in);
+		room = peer_bulk_room(p, n, in);
 	}
 	if (room)
 		return room;
@@ -125,23 +126,41 @@ static char *room_for(struct peer *p, struct peer_incoming *in, struct peer_regi
 	return in->scratch;
 }
 
+/* Takes the payload of IN when it is there. Looks at its size first: a receive that is
+ * smaller than what comes is not safe in every MPI. */
 static bool post(struct peer *p, struct peer_node *n, struct peer_incoming *in)
 {
 	struct peer_op op = { .kind = PEER_OP_DATA, .node = n, .in = in };
-	char *room = room_for(p, in, &op.region);
+	MPI_Message message;
 	MPI_Request request;
+	MPI_Status status;
+	int found = 0, size = 0;
 
-	if (!room)
-		return false; /* no memory now: it waits */
-	if (MPI_Irecv(room, (int)in->length, MPI_BYTE, (int)n->id, PEER_TAG_DATA, p->comm,
-		      &request) != MPI_SUCCESS ||
+	if (MPI_Improbe((int)n->id, PEER_TAG_DATA, p->comm, &found, &message, &status) !=
+		    MPI_SUCCESS ||
+	    !found)
+		return false;
+	MPI_Get_count(&status, MPI_BYTE, &size);
+	char *room;
+	if (size >= 0 && (uint64_t)size == in->length) {
+		room = room_for(p, n, in, &op.region);
+	} else {
+		peer_garbage(p, n, "a payload of another size");
+		in->lost = true;
+		room = in->scratch = size < 0 || size > (int)CLAIR_LINK_PAYLOAD
+					     ? NULL
+					     : malloc((size_t)size + 1);
+	}
+	if (!room || MPI_Imrecv(room, size, MPI_BYTE, &message, &request) != MPI_SUCCESS ||
 	    peer_ops_add(p, op, request) < 0) {
-		peer_doom(p, n, "MPI receives nothing");
+		peer_doom(p, n, "a payload could not be received");
 		return false;
 	}
 	in->posted = true;
 	n->receives++;
 	p->receives++;
+	n->unanswered = 0;
+	n->heard = n->moved = p->now;
 	p->active = p->now;
 	return true;
 }
@@ -190,7 +209,7 @@ static void deliver_one(struct peer *p, struct peer_node *n, struct peer_incomin
 		peer_ended(p);
 		break;
 	case PEER_CHUNK:
-		peer_bulk_took(p, in);
+		peer_bulk_took(p, n, in);
 		break;
 	case PEER_DONE:
 		peer_bulk_done(p, n, in);
@@ -234,6 +253,7 @@ void peer_data_done(struct peer *p, struct peer_node *n, struct peer_incoming *i
 		in->landing = NULL;
 	}
 	in->done = true;
+	n->unanswered = 0;
 	n->heard = n->moved = p->now;
 	peer_deliver(p, n);
 }
@@ -272,6 +292,7 @@ static void take_head(struct peer *p, MPI_Message *message, const MPI_Status *st
 	*n->heads_last = h;
 	n->heads_last = &h->next;
 	n->batches_received++;
+	n->unanswered = 0;
 	n->heard = n->moved = n->used = p->now;
 	n->linked = true;
 	p->active = p->now;
@@ -287,6 +308,9 @@ static void take_head(struct peer *p, MPI_Message *message, const MPI_Status *st
 
 void peer_receive(struct peer *p)
 {
+	for (uint32_t i = 0; i < p->count; i++)
+		if (p->nodes[i].unposted)
+			peer_deliver(p, &p->nodes[i]);
 	for (int i = 0; i < HEADS_A_TURN; i++) {
 		MPI_Message message;
 		MPI_Status status;
@@ -313,7 +337,7 @@ void peer_receives_end(struct peer *p, struct peer_node *n)
 		whole = whole && in->done;
 		if (whole && in->kind == PEER_MESSAGE)
 			deliver_message(p, n, in);
-		else if (in->done && in->landing)
+		else if ((in->done || !in->posted) && in->landing)
 			peer_landing_back(p, in->landing);
 		free_incoming(in);
 		in = next;

@@ -7,6 +7,7 @@
 
 PEER=$BUILD/tools/clairfs-peer
 TEST=$BUILD/tests/mpi/test_link
+ROGUE=$BUILD/tests/mpi/rogue
 command -v mpirun >/dev/null || skip "mpirun is not installed"
 [ -x "$PEER" ] && [ -x "$TEST" ] || skip "built without MPI"
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 TMPDIR=$WORK
@@ -35,4 +36,6 @@ seen '^node 0: .* messages'
 seen '^node 2: .* messages'
 job "peer process killed" tcp,self 4 --messages 2000 --kill-peer 2
 for node in 0 1 3; do seen "^node $node: .* messages"; done
+job "garbage from a node" tcp,self 2 --messages 1500 --pace 300 --rogue 2 : -n 1 "$ROGUE" 4
+for node in 0 1; do seen "^node $node: .* messages"; done
 exit 0
