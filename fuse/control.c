@@ -43,34 +43,61 @@ static json_t *failure(int r, char *error)
 	return answer;
 }
 
+/* A name need not be UTF-8, JSON must be: then its number. */
+static void add_name(json_t *list, const struct clair_catalog *c, uint32_t id)
+{
+	char path[4096];
+
+	clair_catalog_path(c, id, path, sizeof path);
+	json_t *name = json_string(path);
+	json_array_append_new(list, name ? name : json_integer(id));
+}
+
+/* What a fresh walk finds and the mount's catalog has not: the mount does not show it. */
+static json_t *added(struct clair_mount *m)
+{
+	struct clair_catalog *now;
+	char path[4096];
+	json_t *list = json_array();
+
+	if (clair_catalog_walk(clair_source_root(m->source), 0, NULL, NULL, &now) < 0)
+		return list;
+	clair_count(&m->stats.pfs_walks, 1);
+	for (uint32_t id = 1; id < clair_catalog_count(now); id++)
+		if (clair_catalog_path(now, id, path, sizeof path) < sizeof path &&
+		    clair_catalog_find(m->catalog, path) == CLAIR_NO_ID)
+			add_name(list, now, id);
+	clair_catalog_free(now);
+	return list;
+}
+
 /* Every file's stat against the catalog: what differs is passed through from now on. */
 static json_t *check_source(struct clair_mount *m)
 {
-	json_t *changed = json_array();
+	json_t *changed = json_array(), *removed = json_array();
 	struct stat st;
-	char path[4096];
 
 	for (uint32_t id = 0; id < clair_catalog_count(m->catalog); id++) {
 		const struct clair_entry *e = clair_catalog_entry(m->catalog, id);
 
 		if (e->kind != CLAIR_FILE)
 			continue;
-		if (clair_source_stat(m->source, id, &st) == 0 &&
-		    (uint64_t)st.st_size == e->size &&
+		int r = clair_source_stat(m->source, id, &st);
+		if (r == 0 && (uint64_t)st.st_size == e->size &&
 		    st.st_mtim.tv_sec * 1000000000LL + st.st_mtim.tv_nsec == e->mtime_ns)
 			continue;
 		clair_stage_changed(m->stage, id);
-		clair_catalog_path(m->catalog, id, path, sizeof path);
-		/* A name need not be UTF-8, JSON must be. */
-		json_t *name = json_string(path);
-		json_array_append_new(changed, name ? name : json_integer(id));
+		add_name(r == -ENOENT ? removed : changed, m->catalog, id);
 	}
 	json_t *report = clair_report_json(m);
 	if (!report) {
 		json_decref(changed);
+		json_decref(removed);
 		return failure(-ENOMEM, NULL);
 	}
 	json_object_set_new(report, "changed", changed);
+	json_object_set_new(report, "removed", removed);
+	json_object_set_new(report, "added", added(m));
 	return report;
 }
 

@@ -26,6 +26,7 @@ struct clair_finder {
 	/* Only one answer at a time is made the stream. Before all other locks. */
 	pthread_mutex_t answering;
 	_Atomic bool found;
+	_Atomic bool given; /* set while mounted: nothing is to be found any more */
 	_Atomic uint32_t folder; /* of the stream that was found */
 	_Atomic uint64_t opens;
 	_Atomic int64_t begun_ns; /* the first open since it looks */
@@ -94,7 +95,7 @@ static enum took found(struct clair_finder *f, uint32_t folder, const struct cla
 	struct clair_mount *m = f->mount;
 
 	autolock(&f->answering);
-	if (atomic_load(&f->found))
+	if (atomic_load(&f->found) || atomic_load(&f->given))
 		return OTHERS;
 	if (take_answer(f, folder, answer, ids, count) < 0)
 		return FAILED;
@@ -117,7 +118,8 @@ void clair_finder_told(struct clair_finder *f, uint32_t folder, const struct cla
 	if (!f)
 		return;
 	autolock(&f->answering);
-	if (atomic_load(&f->found) || take_answer(f, folder, answer, NULL, 0) < 0)
+	if (atomic_load(&f->found) || atomic_load(&f->given) ||
+	    take_answer(f, folder, answer, NULL, 0) < 0)
 		return;
 	atomic_store(&f->folder, folder);
 	atomic_store(&f->opens, 0);
@@ -241,9 +243,20 @@ int clair_finder_start(struct clair_mount *m, struct clair_finder **out)
 	return 0;
 }
 
-void clair_finder_open(struct clair_finder *f, pid_t pid, uint32_t id)
+void clair_finder_given(struct clair_finder *f)
 {
 	if (!f)
+		return;
+	/* Not while an answer is being taken: what the user says comes last, and stays. */
+	autolock(&f->answering);
+	atomic_store(&f->given, true);
+	if (!atomic_load(&f->mount->unwatched))
+		atomic_store(&f->mount->answer_opens, false);
+}
+
+void clair_finder_open(struct clair_finder *f, pid_t pid, uint32_t id)
+{
+	if (!f || atomic_load(&f->given))
 		return;
 	if (!atomic_load(&f->begun_ns))
 		atomic_store(&f->begun_ns, clair_now_ns());
@@ -269,6 +282,8 @@ json_t *clair_finder_json(struct clair_finder *f)
 	uint64_t opens;
 
 	if (!f)
+		return NULL;
+	if (atomic_load(&f->given))
 		return NULL;
 	const char *state = clair_discover_state(f->discover, &seconds, &opens);
 	clair_learn_state(f->learn, &learnt);

@@ -23,6 +23,9 @@ void clair_finder_open(struct clair_finder *finder, pid_t pid, uint32_t id);
  * ranks. Takes a NULL finder. */
 void clair_finder_told(struct clair_finder *finder, uint32_t folder,
 		       const struct clair_words *answer);
+/* The order was set while mounted (`clairfs set`, an attribute): it is not looked for any more.
+ * Before the stream is made. Takes NULL. */
+void clair_finder_given(struct clair_finder *finder);
 /* What it is thinking, for status: a new object, NULL when there is no finder. */
 json_t *clair_finder_json(struct clair_finder *finder);
 /* Remembers what the next run can use. Takes NULL. */

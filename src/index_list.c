@@ -142,7 +142,8 @@ int clair_index_list(const struct clair_catalog *catalog, uint32_t folder, const
 	}
 	autofclose FILE *f = fopen(file, "re");
 	if (!f)
-		return clair_bad(error, "index=list:%s: %s", spec, strerror(errno));
+		return clair_bad(error, "index=list:%s: %s", spec,
+				 *spec ? strerror(errno) : "give the file of the list after list:");
 	int r = read_list(f, file, column, catalog, folder, &list, error);
 	if (r == 0 && !list.count)
 		r = clair_bad(error, "index=list:%s: the list is empty", spec);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "cleanup.h"
@@ -530,6 +531,9 @@ int clair_options_read_file(struct clair_options *o, const char *file, char **er
 	ini_allow_realloc = true;
 	ini_max_line = 1 << 20;
 	ini_stop_on_first_error = true;
+	struct stat st;
+	if (stat(file, &st) == 0 && S_ISDIR(st.st_mode))
+		return clair_bad(error, "config=%s: is a folder; it must be an INI file", file);
 	int line = ini_parse(file, ini_line, &ini);
 	if (line == -1)
 		return clair_bad(error, "config=%s: %s", file, strerror(errno));

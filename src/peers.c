@@ -127,6 +127,7 @@ int peers_send(struct clair_peers *p, uint32_t node, struct peer_message *m,
 	m->version = MESSAGE_VERSION;
 	m->ram = atomic_load_explicit(&p->ram, memory_order_relaxed);
 	m->cache = atomic_load_explicit(&p->cache, memory_order_relaxed);
+	m->loads = atomic_load_explicit(&p->loads, memory_order_relaxed);
 	if (text)
 		m->length = (uint32_t)size;
 	memcpy(small, m, sizeof *m);
@@ -146,6 +147,9 @@ void peers_down(struct clair_peers *p, uint32_t node)
 	if (node >= p->count || !p->nodes[node].up || node == p->self)
 		return;
 	p->nodes[node].up = false;
+	if (p->nodes[node].loads)
+		atomic_fetch_sub(&p->loading, 1);
+	p->nodes[node].loads = 0;
 	p->alive[node / 64] &= ~(1ull << node % 64);
 	atomic_store(&p->degraded, true);
 	peers_fail_requests(p, node);
@@ -245,6 +249,9 @@ static void got_message(struct clair_peers *p, const struct clair_link_frame *f,
 	n->slow_ns = 0;
 	n->ram = m.ram;
 	n->cache = m.cache;
+	if (!n->loads != !m.loads)
+		atomic_fetch_add(&p->loading, m.loads ? 1u : -1u);
+	n->loads = m.loads;
 	pthread_mutex_unlock(&p->lock);
 	switch (m.kind) {
 	case P_INFO:

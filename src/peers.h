@@ -109,6 +109,13 @@ bool clair_peers_keeps(const struct clair_peers *peers, uint32_t id);
  * -ETIMEDOUT; -ESTALE: it says that the file has changed; -EBADMSG; other errno of its own. */
 int clair_peers_fetch(struct clair_peers *peers, uint16_t node, uint32_t id, uint32_t piece,
 		      size_t size, struct clair_buffer **out, uint64_t *hash);
+/* Seconds that SIZE bytes take from NODE, as it gave others so far; 0: not known yet. What it had
+ * to fetch itself first does not count. */
+double clair_peers_expect(struct clair_peers *peers, uint16_t node, uint64_t size);
+/* LOADS fetches from the source are under way here (told with every message); how many nodes,
+ * this one among them, have some: the model's gamma, at least 1. */
+void clair_peers_load(struct clair_peers *peers, uint32_t loads);
+uint32_t clair_peers_loading(struct clair_peers *peers);
 /* The answer to a get. COMING: it is being fetched. Else status 0 and LENGTH bytes at OFFSET
  * of REGION with their XXH3, or a negative errno. SENT is called once, by any thread, when the
  * bytes are not needed any more (before this returns after an error). */

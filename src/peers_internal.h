@@ -31,7 +31,7 @@ struct peer_message {
 	int32_t status;
 	uint32_t id, piece;
 	uint32_t length; /* of the payload, or of what follows */
-	uint32_t zero;
+	uint32_t loads;  /* of the sender from the source, now */
 	uint64_t request;
 	uint64_t hash;
 	uint64_t ram, cache; /* bytes that the sender holds by now */
@@ -79,6 +79,10 @@ struct node {
 	uint64_t requests, failures, timeouts;
 	uint64_t in, out, samples_in, samples_out; /* bytes */
 	uint64_t ram, cache;                       /* bytes that it holds, as it says */
+	uint32_t loads;                            /* as it says */
+	uint64_t measured;                         /* bytes */
+	double rate;                               /* bytes/s; 0: not known */
+	int64_t ended;                             /* its last answer that counts */
 	uint64_t latency[LATENCIES];
 	struct clair_peer_info *info;
 	char *status; /* what it said last, of question status_request */
@@ -102,6 +106,8 @@ struct clair_peers {
 
 	_Atomic bool degraded; /* some node of the placement is down */
 	_Atomic uint64_t ram, cache; /* bytes that this node holds */
+	_Atomic uint32_t loads;      /* from the source */
+	_Atomic uint32_t loading;    /* other nodes that said they have some */
 
 	pthread_mutex_t lock; /* all that follows */
 	pthread_cond_t changed; /* hello, infos, bulk, room for requests, statuses */

@@ -39,6 +39,8 @@ static json_t *node_json(const struct clair_peers *p, uint32_t i)
 			      "latency_p99_us", (json_int_t)percentile(n->latency, 0.99),
 			      "timeouts", (json_int_t)n->timeouts);
 
+	if (o && n->rate > 0)
+		json_object_set_new(o, "mb_s", json_real(n->rate / 1e6));
 	if (o && p->placement)
 		json_object_set_new(o, "home_bytes",
 				    json_integer((json_int_t)clair_placement_filled(
@@ -111,4 +113,17 @@ uint64_t clair_peers_capacity(struct clair_peers *p)
 		if (p->nodes[i].info && (i == p->self || peers_is_up(p, i)))
 			bytes += p->nodes[i].info->ram + p->nodes[i].info->cache;
 	return bytes;
+}
+
+void clair_peers_load(struct clair_peers *p, uint32_t loads)
+{
+	atomic_store_explicit(&p->loads, loads, memory_order_relaxed);
+}
+
+uint32_t clair_peers_loading(struct clair_peers *p)
+{
+	uint32_t n = atomic_load_explicit(&p->loading, memory_order_relaxed) +
+		     (atomic_load_explicit(&p->loads, memory_order_relaxed) > 0);
+
+	return n ? n : 1;
 }

@@ -3,12 +3,14 @@
 #include "peers_internal.h"
 
 #include <errno.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
 
 #include "cleanup.h"
 #include "log.h"
+#include "model.h"
 
 /* A node from which nothing is heard for this long, while it is asked, is slow: what it has
  * comes from the source for a while. Short enough that readers hardly notice. */
@@ -16,6 +18,7 @@
 #define SLOW_NS (3 * CLAIR_NS_PER_S)
 #define PATIENCE_NS (5 * CLAIR_NS_PER_S) /* in all, when it says that it is fetching */
 #define OUTSTANDING 64u                  /* requests to one node */
+#define MEASURED_BYTES (1u << 20)        /* before a node's bandwidth is believed */
 #define BATCH_NS (100 * CLAIR_NS_PER_MS) /* between looks at the clock */
 /* Answers, or word that they are coming, come in the order of the requests: when those of later
  * ones have been there for this long, a request or its answer was lost. */
@@ -247,9 +250,26 @@ static void await(struct clair_peers *p, struct request *q, int64_t begun)
 	}
 }
 
-static void account(struct node *n, const struct request *q, int64_t ns)
+/* Of several answers at once the time since the one before counts; that of an answer that had to
+ * be fetched first says nothing of the way. lock */
+static void measure(struct node *n, const struct request *q, int64_t begun, int64_t now)
 {
-	uint64_t us = (uint64_t)ns / 1000;
+	double seconds = (double)(now - (n->ended > begun ? n->ended : begun)) / 1e9;
+
+	n->ended = now;
+	if (q->coming || seconds <= 0)
+		return;
+	double rate = (double)q->size / seconds, part = 1 - exp(-seconds / CLAIR_MODEL_MEMORY);
+	n->rate = n->measured < MEASURED_BYTES ?
+			  (n->rate * (double)n->measured + rate * (double)q->size) /
+				  (double)(n->measured + q->size) :
+			  n->rate + part * (rate - n->rate);
+	n->measured += q->size;
+}
+
+static void account(struct node *n, const struct request *q, int64_t begun, int64_t now)
+{
+	uint64_t us = (uint64_t)(now - begun) / 1000;
 	unsigned i = 0;
 
 	if (q->status < 0) {
@@ -259,6 +279,17 @@ static void account(struct node *n, const struct request *q, int64_t ns)
 	while (us >> i > 1 && i < LATENCIES - 1)
 		i++;
 	n->latency[i]++;
+	measure(n, q, begun, now);
+}
+
+double clair_peers_expect(struct clair_peers *p, uint16_t node, uint64_t size)
+{
+	autolock(&p->lock);
+	const struct node *n = node < p->count ? &p->nodes[node] : NULL;
+
+	if (!n || n->measured < MEASURED_BYTES || n->rate <= 0)
+		return 0;
+	return (double)size / n->rate;
 }
 
 int clair_peers_fetch(struct clair_peers *p, uint16_t node, uint32_t id, uint32_t piece,
@@ -299,7 +330,7 @@ int clair_peers_fetch(struct clair_peers *p, uint16_t node, uint32_t id, uint32_
 	r = q->status;
 	struct node *n = &p->nodes[node];
 	n->outstanding--;
-	account(n, q, clair_now_ns() - begun);
+	account(n, q, begun, clair_now_ns());
 	pthread_cond_broadcast(&p->changed);
 	bool limbo = false;
 	if (q->landed || !room || p->closed) {
@@ -434,6 +465,7 @@ void clair_peers_answer(struct clair_peers *p, uint16_t node, const struct clair
 	pthread_mutex_unlock(&p->lock);
 	m.ram = atomic_load_explicit(&p->ram, memory_order_relaxed);
 	m.cache = atomic_load_explicit(&p->cache, memory_order_relaxed);
+	m.loads = atomic_load_explicit(&p->loads, memory_order_relaxed);
 	int r = p->transport.send(p->transport.self, &f, &m, -1);
 	if (f.token && r < 0)
 		peers_got_sent(p, &(struct clair_link_frame){ .token = f.token,

@@ -224,11 +224,13 @@ static int load_disk(struct clair_stage *st, struct flight *f, unsigned disk, bo
 		r = allocate(st, f);
 	if (r < 0)
 		return r;
+	int64_t begun = stage_way_begin(st, WAY_CACHE, f->size);
 	if (whole)
 		r = clair_disk_read(d, f->id, f->buffer->data, NULL);
 	else
 		r = clair_disk_pread(d, f->id, f->buffer->data, f->size,
 				     (uint64_t)f->piece * PIECE);
+	stage_way_end(st, WAY_CACHE, f->size, begun, r >= 0);
 	if (r >= 0) {
 		clair_count(&st->config.stats->cache.samples, f->piece == 0);
 		clair_count(&st->config.stats->cache.bytes, f->size);
@@ -273,7 +275,8 @@ static int load_peer(struct clair_stage *st, struct flight *f, const uint64_t *k
 	struct clair_buffer *buffer = NULL;
 	uint64_t hash;
 
-	if (node == CLAIR_NO_NODE || node == clair_peers_self(st->peers))
+	if (node == CLAIR_NO_NODE || node == clair_peers_self(st->peers) ||
+	    stage_prefers_source(st, node, f->size))
 		return -ENOENT;
 	int r = clair_peers_fetch(st->peers, node, f->id, f->piece, f->size, &buffer, &hash);
 	if (r == -ESTALE && stage_still_the_same(st, f->id) < 0)
@@ -298,6 +301,17 @@ static int load_peer(struct clair_stage *st, struct flight *f, const uint64_t *k
 	return 0;
 }
 
+/* Whether another node is asked before the own directory. */
+static bool peer_first(struct clair_stage *st, const struct flight *f)
+{
+	if (!st->peers || f->serving)
+		return false;
+	uint16_t node = clair_peers_home(st->peers, f->id);
+
+	return node != CLAIR_NO_NODE && node != clair_peers_self(st->peers) &&
+	       stage_prefers_peer(st, node, f->size);
+}
+
 int flight_load(struct clair_stage *st, struct flight *f)
 {
 	uint64_t hash = 0;
@@ -316,6 +330,9 @@ int flight_load(struct clair_stage *st, struct flight *f)
 	if ((x.flags & F_ARENA) &&
 	    load_arena(st, f, at, hash, x.flags & F_HASHED, whole) == 0)
 		return 0;
+	if (x.disk && peer_first(st, f) &&
+	    load_peer(st, f, x.flags & F_HASHED && whole ? &hash : NULL) == 0)
+		return 0;
 	if (x.disk && load_disk(st, f, x.disk - 1u, whole) == 0) {
 		if (!whole || !(x.flags & F_HASHED) ||
 		    XXH3_64bits(f->data, f->size) == hash)
@@ -332,8 +349,11 @@ int flight_load(struct clair_stage *st, struct flight *f)
 		if (r == 0 || r == -ESTALE)
 			return r;
 	}
-	int64_t begun = clair_now_ns();
+	if (st->peers)
+		stage_tell_held(st);
+	int64_t begun = stage_way_begin(st, WAY_SOURCE, f->size);
 	int r = load_source(st, f);
+	stage_way_end(st, WAY_SOURCE, f->size, begun, r >= 0);
 	if (r < 0 || !whole)
 		return r;
 	if (hashes)

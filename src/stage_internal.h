@@ -4,6 +4,7 @@
 
 /* Shared by the stage's own files only. ARCHITECTURE.md, "Stage", has the picture. */
 
+#include <math.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 #include "buffer.h"
 #include "cleanup.h"
 #include "clock.h"
+#include "model.h"
 #include "peers.h"
 #include "stage.h"
 #include "tracker.h"
@@ -149,6 +151,15 @@ struct through {
 #define THROUGH 8u
 #define THROUGH_NS CLAIR_NS_PER_S
 
+/* Where fetches wait for a device; other nodes are the peers' to measure. */
+enum stage_way { WAY_CACHE, WAY_SOURCE, WAYS };
+
+struct way {
+	uint64_t waiting; /* bytes of fetches under way */
+	uint32_t loads;
+	int64_t ended; /* monotonic ns: the last one */
+};
+
 struct clair_stage {
 	struct clair_stage_config config; /* its disks are a copy of ours */
 	const struct clair_catalog *catalog;
@@ -203,6 +214,10 @@ struct clair_stage {
 	unsigned serve_count, server_count, servers_idle, sending;
 	pthread_t servers[MAX_SERVERS];
 	pthread_cond_t served;
+
+	struct clair_model model;
+	struct way ways[WAYS];
+	unsigned probes;
 
 	/* Little's law: the measured source. */
 	int64_t window_begin, base_latency, recent_latency;
@@ -317,6 +332,18 @@ void stage_forget_arena(struct clair_stage *st, uint32_t id, uint32_t at);
 /* --- stage_large.c: no locks --- */
 void stage_run_piece(struct clair_stage *st, struct large *large, struct flight *f);
 void stage_run_large(struct clair_stage *st, struct large *large); /* takes it */
+
+/* --- stage_choose.c: no locks --- */
+/* A fetch of BYTES begins, and ends (OK: it brought them); returns and takes the time. */
+int64_t stage_way_begin(struct clair_stage *st, enum stage_way way, uint64_t bytes);
+void stage_way_end(struct clair_stage *st, enum stage_way way, uint64_t bytes, int64_t begun,
+		   bool ok);
+/* Tells the peers what this node holds. */
+void stage_tell_held(struct clair_stage *st);
+/* Whether the source is much faster than NODE, which keeps the sample; whether NODE is much
+ * faster than the own directory. */
+bool stage_prefers_source(struct clair_stage *st, uint16_t node, uint64_t bytes);
+bool stage_prefers_peer(struct clair_stage *st, uint16_t node, uint64_t bytes);
 
 /* --- stage_serve.c --- */
 /* What waits to be loaded for other nodes is refused. no locks */

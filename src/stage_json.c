@@ -82,6 +82,17 @@ static json_t *caches_json(struct clair_stage *st)
 	return list;
 }
 
+/* What the model has measured, MB/s; 0: nothing yet. lock */
+static json_t *bandwidth_json(struct clair_stage *st)
+{
+	const struct clair_model *m = &st->model;
+	double clients = st->peers ? clair_peers_loading(st->peers) : 1;
+
+	return json_pack("{s:f, s:f, s:f}", "pfs_mb_s",
+			 clair_curve_rate(&m->pfs, clients) / 1e6, "cache_mb_s",
+			 clair_curve_rate(&m->cache.read, 1) / 1e6, "pfs_clients", clients);
+}
+
 int clair_stage_json(struct clair_stage *st, json_t *object)
 {
 	static const char *const keeps[] = { [CLAIR_KEEP_AUTO] = "auto",
@@ -100,5 +111,6 @@ int clair_stage_json(struct clair_stage *st, json_t *object)
 	r |= json_object_set_new(object, "staging", budget_json(&st->staging));
 	r |= json_object_set_new(object, "ram", budget_json(&st->ram));
 	r |= json_object_set_new(object, "loads", json_integer(st->limit));
+	r |= json_object_set_new(object, "bandwidth", bandwidth_json(st));
 	return r ? -ENOMEM : 0;
 }

@@ -46,11 +46,23 @@ static int wait_full(int pid)
 	}
 }
 
+static void print_names(const json_t *report, const char *key, const char *what)
+{
+	json_t *name;
+	size_t i;
+
+	json_array_foreach(json_object_get(report, key), i, name)
+	{
+		if (json_is_string(name))
+			printf("  %s: %s\n", what, json_string_value(name));
+		else
+			printf("  %s: entry %lld\n", what, (long long)json_integer_value(name));
+	}
+}
+
 static int show(int pid, const struct status *how, json_t *list)
 {
 	json_t *report = NULL;
-	size_t i;
-	json_t *name;
 
 	int r = how->wait ? wait_full(pid) : 0;
 	if (r == 0)
@@ -63,14 +75,9 @@ static int show(int pid, const struct status *how, json_t *list)
 	printf("%s (process %d)\n",
 	       json_string_value(json_object_get(report, "mountpoint")), pid);
 	clair_report_print(report, stdout);
-	json_array_foreach(json_object_get(report, "changed"), i, name)
-	{
-		if (json_is_string(name))
-			printf("  changed at the source: %s\n", json_string_value(name));
-		else
-			printf("  changed at the source: entry %lld\n",
-			       (long long)json_integer_value(name));
-	}
+	print_names(report, "changed", "changed at the source");
+	print_names(report, "removed", "removed at the source");
+	print_names(report, "added", "new at the source, not in this mount");
 	json_decref(report);
 	return CLI_OK;
 }

@@ -22,7 +22,8 @@ rm "$WORK/src/$removed"
 cp "$WORK/new" "$WORK/src/$new"
 check
 grep -F "$changed" "$WORK/out" | grep -q 'changed' || fail "the changed file is not named: $(cat "$WORK/out")"
-grep -qF "$removed" "$WORK/out" || fail "the removed file is not named: $(cat "$WORK/out")"
+grep -F "$removed" "$WORK/out" | grep -q 'removed' || fail "the removed file is not named: $(cat "$WORK/out")"
+grep -F "$new" "$WORK/out" | grep -q 'new at' || fail "the new file is not named: $(cat "$WORK/out")"
 within 60 "$CLAIRFS" status "$WORK/mnt" --check --json >"$WORK/json" || fail "--check --json gave $?"
 jq -e . "$WORK/json" >/dev/null || fail "--check --json is no JSON"
 
