@@ -70,6 +70,12 @@ bool clair_seed_fits(const struct clair_seed_target *target, uint32_t seed);
  * or -ENOMEM. */
 int clair_seed_prefix(uint32_t seed, uint32_t n, uint32_t skip, uint32_t count,
 		      uint32_t *entries);
+/* The same for CPython's generator: which Random(seed).sample(range(n), n) begins with samples
+ * that were opened. skip, world and rank of a target must be 0, 1 and 0. */
+int clair_python_search(const struct clair_seed_query *query, struct clair_seed_hit *hits,
+			size_t room, size_t *count);
+/* The first COUNT <= n entries of Random(seed).sample(range(n), n). 0 or -ENOMEM. */
+int clair_python_prefix(uint32_t seed, uint32_t n, uint32_t count, uint32_t *entries);
 /* "avx512", "avx2", "scalar": what clair_seed_search uses here; CLAIRFS_SIMD in the
  * environment asks for less. */
 const char *clair_seed_search_path(void);

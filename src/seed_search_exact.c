@@ -7,7 +7,7 @@
 
 #include "mt19937.h"
 
-static uint32_t *place_of(struct swaps *s, uint32_t at)
+uint32_t *clair_swaps_place(struct swaps *s, uint32_t at)
 {
 	uint32_t h = at * 2654435761u & s->mask;
 
@@ -66,14 +66,14 @@ int clair_seed_check(const struct clair_seed_target *t)
 static uint32_t next_entry(struct swaps *s, struct clair_mt *mt, uint32_t n, uint32_t i)
 {
 	uint32_t z = i + 1 < n ? i + clair_mt_u32(mt) % (n - i) : i;
-	uint32_t at_i = *place_of(s, i), *at_z = place_of(s, z);
+	uint32_t at_i = *clair_swaps_place(s, i), *at_z = clair_swaps_place(s, z);
 	uint32_t entry = *at_z;
 
 	*at_z = at_i;
 	return entry;
 }
 
-static void empty(struct swaps *s)
+void clair_swaps_empty(struct swaps *s)
 {
 	while (s->count)
 		s->key[s->used[--s->count]] = 0;
@@ -96,7 +96,7 @@ bool clair_seed_fits_with(const struct clair_seed_target *t, uint32_t seed, stru
 			all = bits[entry / 64] >> entry % 64 & 1;
 		}
 	}
-	empty(s);
+	clair_swaps_empty(s);
 	return all && (!t->sure || t->sure(t->arg, t, seed));
 }
 

@@ -17,16 +17,27 @@
 typedef uint32_t VECTOR __attribute__((vector_size(16)));
 #define GET(from) ((VECTOR){ (from)[0], 0, (from)[1], 0 })
 #define PUT(to, v) ((to)[0] = (v)[0], (to)[1] = (v)[2])
-#define TIMES(v) ((VECTOR)_mm_mul_epu32((__m128i)(v), _mm_set1_epi64x(1812433253)))
+#define TIMES(v, a) ((VECTOR)_mm_mul_epu32((__m128i)(v), _mm_set1_epi64x(a)))
 #else
 typedef uint32_t VECTOR __attribute__((vector_size(LANES * 4)));
 #define GET(from) (*(const struct NAME(KERNEL, loose) *)(const void *)(from)).v
 #define PUT(to, x) ((*(struct NAME(KERNEL, loose) *)(void *)(to)).v = (x))
-#define TIMES(v) ((v) * 1812433253u)
+#define TIMES(v, a) ((v) * (uint32_t)(a))
 struct NAME(KERNEL, loose) {
 	VECTOR v;
 } __attribute__((packed, aligned(4), may_alias));
 #endif
+
+static inline VECTOR NAME(KERNEL, output)(VECTOR high, VECTOR low, VECTOR far)
+{
+	VECTOR y = (high & 0x80000000u) | (low & 0x7fffffffu);
+	VECTOR x = far ^ y >> 1 ^ ((-(y & 1u)) & 0x9908b0dfu);
+
+	x ^= x >> 11;
+	x ^= x << 7 & 0x9d2c5680u;
+	x ^= x << 15 & 0xefc60000u;
+	return x ^ x >> 18;
+}
 
 /* Writes outputs FROM … TO - 1 of SEEDS generators, SEEDS words an output. */
 static void NAME(KERNEL, outputs)(const uint32_t *seeds, uint32_t from, uint32_t to,
@@ -36,7 +47,7 @@ static void NAME(KERNEL, outputs)(const uint32_t *seeds, uint32_t from, uint32_t
 	uint32_t i = 1;
 
 #define EACH _Pragma("GCC unroll 16") for (unsigned c = 0; c < CHAINS; c++)
-#define STEP(i) EACH s[c] = TIMES(s[c] ^ s[c] >> 30) + (uint32_t)(i)
+#define STEP(i) EACH s[c] = TIMES(s[c] ^ s[c] >> 30, 1812433253) + (uint32_t)(i)
 	EACH s[c] = GET(seeds + c * LANES);
 	for (; i <= from; i++)
 		STEP(i);
@@ -51,19 +62,57 @@ static void NAME(KERNEL, outputs)(const uint32_t *seeds, uint32_t from, uint32_t
 		uint32_t at = i - 397 - from;
 		STEP(i);
 		EACH {
-			VECTOR y = (head[at][c] & 0x80000000u) |
-				   (head[at + 1][c] & 0x7fffffffu);
-			VECTOR x = s[c] ^ y >> 1 ^ ((-(y & 1u)) & 0x9908b0dfu);
-			x ^= x >> 11;
-			x ^= x << 7 & 0x9d2c5680u;
-			x ^= x << 15 & 0xefc60000u;
-			x ^= x >> 18;
+			VECTOR x = NAME(KERNEL, output)(head[at][c], head[at + 1][c], s[c]);
 			PUT(out + at * SEEDS + c * LANES, x);
 		}
 	}
 #undef STEP
 #undef EACH
 }
+
+#define EACH _Pragma("GCC unroll 16") for (unsigned c = 0; c < PYTHON_CHAINS; c++)
+#define MIX(x, a) TIMES((x) ^ (x) >> 30, a)
+
+/* The first PYTHON_OUTPUTS outputs of CPython's Random(seed) for PYTHON_CHAINS * LANES seeds:
+ * init_by_array over BASE, init_genrand(19650218), twice serially over all words, which are
+ * kept in STATE in between. */
+static void NAME(KERNEL, python)(const uint32_t *seeds, const uint32_t *base, void *state,
+				 uint32_t *out)
+{
+	VECTOR(*w)[PYTHON_CHAINS] = state;
+	VECTOR s[PYTHON_CHAINS], key[PYTHON_CHAINS], one[PYTHON_CHAINS];
+
+	EACH {
+		key[c] = GET(seeds + c * LANES);
+		s[c] = key[c] ^ key[c];
+		s[c] += base[0];
+	}
+	for (uint32_t i = 1; i < 624; i++) {
+		EACH {
+			s[c] = (MIX(s[c], 1664525) ^ base[i]) + key[c];
+			w[i][c] = s[c];
+		}
+	}
+	/* The words go round: word 0 is the last one, word 1 comes again. */
+	EACH s[c] = (w[1][c] ^ MIX(s[c], 1664525)) + key[c];
+	EACH one[c] = s[c];
+	for (uint32_t i = 2; i < 624; i++) {
+		EACH {
+			s[c] = (w[i][c] ^ MIX(s[c], 1566083941)) - i;
+			w[i][c] = s[c];
+		}
+	}
+	EACH {
+		w[1][c] = (one[c] ^ MIX(s[c], 1566083941)) - 1u;
+		w[0][c] = (s[c] ^ s[c]) + 0x80000000u;
+	}
+	for (uint32_t i = 0; i < PYTHON_OUTPUTS; i++)
+		EACH PUT(out + (i * PYTHON_CHAINS + c) * LANES,
+			 NAME(KERNEL, output)(w[i][c], w[i + 1][c], w[i + 397][c]));
+}
+
+#undef MIX
+#undef EACH
 
 /* z = entry + u mod d: the places that an entry is taken from. RECIPROCAL is 2^32 / d, so the
  * quotient is short by one at most. */
@@ -126,6 +175,9 @@ static const struct kernel KERNEL = {
 	.lookup = NAME(KERNEL, lookup),
 	.repeats = NAME(KERNEL, repeats),
 	.common = NAME(KERNEL, common),
+	.python_seeds = PYTHON_CHAINS * LANES,
+	.python_room = 624 * PYTHON_CHAINS * sizeof(VECTOR),
+	.python = NAME(KERNEL, python),
 };
 
 #undef NAME_

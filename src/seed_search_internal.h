@@ -9,6 +9,10 @@
 /* The most outputs that a kernel makes in one go, and the most seeds. */
 #define SPAN 208
 #define MOST_SEEDS 192
+/* Of CPython's generator: outputs that are made, chains that are interleaved (their state, 624
+ * words each, must stay in the second-level cache). */
+#define PYTHON_OUTPUTS 6
+#define PYTHON_CHAINS 6
 
 /* One instruction set; seed_search_filter.h has the functions. */
 struct kernel {
@@ -20,6 +24,10 @@ struct kernel {
 	void (*repeats)(const uint32_t *z, const uint32_t *before, uint32_t *open);
 	bool (*common)(const uint32_t *rows, size_t step, unsigned count, uint32_t slots,
 		       uint32_t *alive);
+	unsigned python_seeds;
+	size_t python_room; /* bytes of state, aligned to 64 */
+	void (*python)(const uint32_t *seeds, const uint32_t *base, void *state,
+		       uint32_t *out);
 };
 
 const struct kernel *clair_seed_kernel(const char **name);
@@ -37,6 +45,9 @@ struct swaps {
 
 int clair_swaps_init(struct swaps *s, uint32_t entries);
 void clair_swaps_finish(struct swaps *s);
+/* What stands at a place, at first its own number; good until the next call. */
+uint32_t *clair_swaps_place(struct swaps *s, uint32_t at);
+void clair_swaps_empty(struct swaps *s);
 /* Entries of the permutation that must be known for the rank's prefix. */
 uint64_t clair_seed_entries(const struct clair_seed_target *t);
 int clair_seed_check(const struct clair_seed_target *t);

@@ -3,9 +3,12 @@
 
 #include <errno.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "python_random.h"
+#include "sampler.h"
 #include "seed_search.h"
 #include "torch_perm.h"
 
@@ -231,4 +234,121 @@ Test(seed_search, a_draw_of_the_default_generator)
 	cr_assert_eq(clair_seed_walk(&q, 1234, beside, 2, &position, &hit), -ENOENT);
 	cr_assert_eq(clair_seed_walk(&q, 1235, &all, 1, &position, &hit), -ENOENT);
 	free(bits);
+}
+
+/* Entries of Random(SEED).sample(range(N), N) as bits, the first M of them. */
+static uint64_t *sampled_by(uint32_t seed, uint32_t n, uint32_t m)
+{
+	uint32_t *p = malloc(sizeof *p * n);
+	uint64_t *bits = calloc(n / 64 + 1, sizeof *bits);
+	struct clair_mt mt;
+
+	clair_py_seed(&mt, seed);
+	cr_assert_eq(clair_py_sample(&mt, n, n, p), 0);
+	for (uint32_t i = 0; i < m && i < n; i++)
+		bits[p[i] / 64] |= 1ull << p[i] % 64;
+	free(p);
+	return bits;
+}
+
+Test(seed_search, python_generators)
+{
+	static const char *const paths[] = { "avx512", "avx2", "scalar" };
+	static const uint32_t seeds[] = { 0, 5, 4000000000u, UINT32_MAX },
+			      ns[] = { 5000, 4097, 1281167, 600 };
+
+	for (int p = 0; p < 3; p++) {
+		setenv("CLAIRFS_SIMD", paths[p], 1);
+		for (unsigned i = 0; i < 4; i++) {
+			uint64_t *bits = sampled_by(seeds[i], ns[i], 200);
+			uint64_t *first = sampled_by(seeds[i], ns[i], 20);
+			struct clair_seed_target t = { .n = ns[i], .world = 1, .prefix = 24,
+						       .opened = bits, .first = first };
+			struct clair_seed_query q = query_of(&t, 1);
+			struct clair_seed_hit hit;
+			size_t count;
+			q.begin = seeds[i] - seeds[i] % 5000;
+			q.end = q.begin + 5000 < 1ull << 32 ? q.begin + 5000 : 1ull << 32;
+			cr_assert_eq(clair_python_search(&q, &hit, 1, &count), 0);
+			cr_assert_eq(count, 1, "%s, seed %u: %zu", paths[p], seeds[i], count);
+			cr_expect_eq(hit.seed, seeds[i]);
+			t.rank = 1;
+			cr_expect_eq(clair_python_search(&q, &hit, 1, &count), -EINVAL);
+			free(bits);
+			free(first);
+		}
+	}
+}
+
+/* Few samples, rejected draws, the same place twice: as many as by their whole orders. */
+Test(seed_search, python_as_many_as_one_by_one)
+{
+	static const uint32_t ns[] = { 1, 2, 3, 9, 65, 300 };
+	uint64_t bits[8];
+	uint32_t x = 7, order[300];
+
+	for (unsigned round = 0; round < 24; round++) {
+		uint32_t n = ns[round % 6], prefix = round % 4 + 1;
+		struct clair_seed_target t = { .n = n, .world = 1, .opened = bits,
+					       .prefix = prefix };
+		struct clair_seed_query q = query_of(&t, 1);
+		struct clair_seed_hit hit;
+		size_t count = 0, expected = 0;
+		for (unsigned i = 0; i < 8; i++) {
+			x = x * 1664525u + 1013904223u;
+			bits[i] = (uint64_t)x << 32 | x * 2654435761u;
+		}
+		q.end = 777;
+		for (uint32_t seed = 0; seed < 777; seed++) {
+			struct clair_mt mt;
+			bool all = true;
+			clair_py_seed(&mt, seed);
+			clair_py_sample(&mt, n, n, order);
+			for (uint32_t i = 0; i < prefix && i < n; i++)
+				all = all && bits[order[i] / 64] >> order[i] % 64 & 1;
+			expected += all;
+		}
+		cr_assert_eq(clair_python_search(&q, &hit, 1, &count), 0);
+		cr_expect_eq(count, expected, "n %u prefix %u: %zu, not %zu", n, prefix, count,
+			     expected);
+	}
+}
+
+/* The seed of one epoch of fastai gives the epochs after it. */
+Test(seed_search, fastai_goes_on_from_any_epoch)
+{
+	struct clair_words whole = { 0 }, rest = { 0 };
+	struct clair_indices a = { 0 }, b = { 0 };
+	struct clair_order_params params = { .n = 700, .world = 1, .words = &whole };
+	struct clair_sampler *from_begin, *from_second;
+	uint32_t *unused = malloc(700 * sizeof *unused);
+	char text[16], *error = NULL;
+	struct clair_mt mt;
+
+	/* The loader's generator, the first epoch's, the second's. */
+	clair_py_seed(&mt, 42);
+	for (unsigned i = 0; i < 2; i++)
+		clair_py_seed(&mt, clair_py_randbelow(&mt, 1ull << 32));
+	cr_assert_eq(clair_py_sample(&mt, 700, 700, unused), 0);
+	snprintf(text, sizeof text, "%u", (unsigned)clair_py_randbelow(&mt, 1ull << 32));
+	clair_words_set(&whole, "seed", "42");
+	clair_words_set(&rest, "seed", text);
+	cr_assert_eq(clair_sampler_new("fastai", &params, NULL, NULL, &from_begin, &error), 0);
+	params.words = &rest;
+	cr_assert_eq(clair_sampler_new("fastai-chain", &params, NULL, NULL, &from_second, &error),
+		     0);
+	for (uint64_t e = 0; e < 4; e++) {
+		uint64_t at = e == 3 ? 0 : e; /* back again, too */
+		cr_assert_eq(clair_sampler_epoch(from_begin, at + 1, 0, &a), 0);
+		cr_assert_eq(clair_sampler_epoch(from_second, at, 0, &b), 0);
+		cr_assert_eq(b.count, 700);
+		cr_expect_arr_eq(a.at, b.at, 700 * sizeof *a.at);
+	}
+	free(unused);
+	clair_sampler_free(from_begin);
+	clair_sampler_free(from_second);
+	clair_indices_finish(&a);
+	clair_indices_finish(&b);
+	clair_words_finish(&whole);
+	clair_words_finish(&rest);
 }
