@@ -450,6 +450,7 @@ void clair_job_agree(struct clair_job *job)
 	if (r < 0) {
 		if (r != -EPIPE)
 			log_warning("no peers: %s; going on without", strerror(-r));
+		clair_peers_leave(job->peers); /* who asks is told so */
 		return;
 	}
 	struct clair_peers_server server = {
