@@ -62,7 +62,8 @@ void flight_put(struct clair_stage *st, struct flight *f)
 	if (!f || --f->holders)
 		return;
 	flight_unlist(st, f);
-	st->inflight_bytes -= f->size;
+	if (!f->aside)
+		st->inflight_bytes -= f->size;
 	clair_buffer_put(st->pool, f->buffer);
 	pthread_cond_destroy(&f->done);
 	free(f);
@@ -76,7 +77,8 @@ void flight_unhold(struct clair_stage *st, struct flight *f)
 	*(f->older ? &f->older->newer : &st->oldest) = f->newer;
 	*(f->newer ? &f->newer->older : &st->newest) = f->older;
 	st->held_bytes -= f->size;
-	st->inflight_bytes += f->size;
+	if (!f->aside)
+		st->inflight_bytes += f->size;
 	flight_unlist(st, f);
 	flight_put(st, f);
 }
@@ -93,7 +95,8 @@ void flight_hold(struct clair_stage *st, struct flight *f)
 		*(st->newest ? &st->newest->newer : &st->oldest) = f;
 		st->newest = f;
 		st->held_bytes += f->size;
-		st->inflight_bytes -= f->size;
+		if (!f->aside)
+			st->inflight_bytes -= f->size;
 	}
 	while (st->oldest != f &&
 	       (st->held_bytes > HELD_BYTES || now - st->oldest->begun > HELD_NS))

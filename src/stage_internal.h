@@ -24,6 +24,7 @@
 #define MAX_SERVERS 16u              /* threads that load for other nodes */
 #define SHARED_BYTES (1ull << 30)    /* of buffers that the peer process sees; sparse */
 #define INFLIGHT_BYTES (32ull << 20) /* of buffers that are being filled */
+#define SENDING_BYTES (128ull << 20) /* of buffers on their way to other nodes */
 #define HELD_BYTES (12ull << 20)     /* of loaded bytes kept for READs still to come */
 #define HELD_NS (2 * CLAIR_NS_PER_S)
 #define POOL_BYTES (12ull << 20)
@@ -86,6 +87,7 @@ struct flight {
 	bool held;   /* in the list of held ones, which is a holder */
 	bool demand; /* a READ began it */
 	bool serving; /* another node asked for it: not from another node again */
+	bool aside;   /* a node takes it, maybe slowly: not counted in inflight_bytes */
 	bool loaded; /* or failed: error */
 	int error;
 	size_t size; /* bytes that it has when loaded */
@@ -211,7 +213,8 @@ struct clair_stage {
 	/* The other nodes; NULL: alone. Set before the workers start. */
 	struct clair_peers *peers;
 	struct serve *serves; /* what they wait for */
-	unsigned serve_count, server_count, servers_idle, sending;
+	unsigned serve_count, server_count, servers_idle;
+	uint64_t sending_bytes; /* of buffers and of the arena, on their way to them */
 	pthread_t servers[MAX_SERVERS];
 	pthread_cond_t served;
 

@@ -30,9 +30,8 @@ static void sent(void *arg)
 	struct sending *s = arg;
 
 	pthread_mutex_lock(&s->st->lock);
+	s->st->sending_bytes -= s->flight->size;
 	flight_put(s->st, s->flight);
-	s->st->sending--;
-	pthread_cond_broadcast(&s->st->quiet);
 	pthread_mutex_unlock(&s->st->lock);
 	free(s);
 }
@@ -66,9 +65,18 @@ static void answer(struct clair_stage *st, const struct serve *g, struct flight 
 	if (p.status == 0)
 		p.hash = XXH3_64bits(f->data, f->size);
 	pthread_mutex_lock(&st->lock);
-	st->sending += s != NULL;
+	if (st->sending_bytes + f->size > SENDING_BYTES)
+		p.status = -EBUSY; /* others take nothing: no more memory for them */
+	st->sending_bytes += s ? f->size : 0;
+	/* Whoever takes it slowly must not hold up what this node stages. */
+	bool full = st->inflight_bytes >= INFLIGHT_BYTES;
+	if (!f->aside && !f->held)
+		st->inflight_bytes -= f->size;
+	f->aside = true;
 	if (!s)
 		flight_put(st, f);
+	if (full)
+		stage_kick(st); /* workers wait for less */
 	pthread_mutex_unlock(&st->lock);
 	if (s)
 		*s = (struct sending){ st, f };
@@ -138,8 +146,11 @@ static void serve(struct clair_stage *st, const struct serve *g)
 	int r = load(st, g, &f);
 	if (r == 0 && (st->samples[g->id].flags & F_CHANGED))
 		r = -ESTALE;
+	bool full = st->inflight_bytes >= INFLIGHT_BYTES;
 	if (r < 0)
 		flight_put(st, f);
+	if (r < 0 && full)
+		stage_kick(st);
 	pthread_mutex_unlock(&st->lock);
 	if (r == 0) {
 		answer(st, g, f);

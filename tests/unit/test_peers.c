@@ -9,6 +9,7 @@
 #include "clock.h"
 #include "peer_world.h"
 #include "peers_internal.h"
+#include "stage_internal.h"
 #include "stats.h"
 
 #define FILES 240
@@ -374,11 +375,37 @@ Test(peers, stage_goes_while_it_sends)
 	while (!net_sent(&pw.net, P_DATA) && clair_now_ns() < end)
 		usleep(1000);
 	cr_expect_gt(net_sent(&pw.net, P_DATA), 0);
+	/* It takes nothing, which must not hold up what node 1 stages. */
+	struct clair_stage *st = pw.worlds[1].stage;
+	pthread_mutex_lock(&st->lock);
+	cr_expect_gt(st->sending_bytes, 0);
+	cr_expect_eq(st->inflight_bytes, 0);
+	pthread_mutex_unlock(&st->lock);
 	peer_world_end_node(&pw, 1);
 	net_set_stuck(&pw.net, 0, false);
 	pthread_join(reader, NULL);
 	while (net_waiting(&pw.net, 1) && clair_now_ns() < end)
 		usleep(1000);
+	peer_world_end(&pw);
+}
+
+/* A stage that waits for others ends all the same, without leaving threads behind. */
+Test(peers, stops_while_it_asks)
+{
+	struct peer_world_config c = unknown_job(2);
+	int64_t end = clair_now_ns() + 30 * CLAIR_NS_PER_S;
+	pthread_t reader;
+
+	begin(&c);
+	net_set_faults(&pw.net, &(struct net_faults){ .lose = 1000, .kinds = 1 << P_DATA });
+	pthread_create(&reader, NULL, read_what_1_keeps, NULL);
+	while (!net_sent(&pw.net, P_DATA) && clair_now_ns() < end)
+		usleep(1000);
+	int64_t begun = clair_now_ns();
+	clair_stage_stop(pw.worlds[0].stage);
+	cr_expect_not(pw.worlds[0].stage->abandoned);
+	pthread_join(reader, NULL); /* the source has it all */
+	cr_expect_lt(clair_now_ns() - begun, LONG_NS);
 	peer_world_end(&pw);
 }
 
