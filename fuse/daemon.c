@@ -16,6 +16,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "calibrate.h"
 #include "catalog_open.h"
 #include "cleanup.h"
 #include "clock.h"
@@ -132,6 +133,17 @@ static int open_disks(struct daemon *d)
 	return 0;
 }
 
+/* What `clairfs calibrate` measured on this host, if it was asked to. */
+static void begin_model(struct clair_mount *m)
+{
+	struct clair_model model = { 0 };
+	char file[4096];
+
+	if (clair_calibrate_path(m->source_path, file, sizeof file) == 0 &&
+	    clair_calibrate_load(file, &model) == 0)
+		clair_stage_set_model(m->stage, &model);
+}
+
 static int make_stage(struct daemon *d)
 {
 	struct clair_mount *m = &d->mount;
@@ -157,7 +169,10 @@ static int make_stage(struct daemon *d)
 	kernel->self = m;
 	config.kernel = kernel;
 	int r = clair_stage_new(&config, &m->stage);
-	return r < 0 ? r : clair_mount_streams(m, &d->error);
+	if (r < 0)
+		return r;
+	begin_model(m);
+	return clair_mount_streams(m, &d->error);
 }
 
 static int make_session(struct daemon *d)

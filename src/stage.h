@@ -9,6 +9,7 @@
 #include "catalog.h"
 #include "disk.h"
 #include "kernel.h"
+#include "model.h"
 #include "options.h"
 #include "peers.h"
 #include "source.h"
@@ -51,6 +52,8 @@ void clair_stage_get(void *self, uint16_t node, uint32_t id, uint32_t piece,
  * clair_stage_start only. */
 int clair_stage_streams(struct clair_stage *stage, struct clair_stream ***streams,
 			size_t *count);
+/* Bandwidths measured before (calibrate.h): where its model begins. Before clair_stage_start. */
+void clair_stage_set_model(struct clair_stage *stage, const struct clair_model *model);
 /* Starts the workers. Staging begins at once for streams whose order is known. */
 int clair_stage_start(struct clair_stage *stage);
 /* Ends the workers within 2 s, whatever the PFS does (a hanging call is left behind). */

@@ -13,6 +13,12 @@
 
 static const uint8_t place_of_way[WAYS] = { CLAIR_PLACE_CACHE, CLAIR_PLACE_PFS };
 
+void clair_stage_set_model(struct clair_stage *st, const struct clair_model *model)
+{
+	autolock(&st->lock);
+	st->model = *model;
+}
+
 int64_t stage_way_begin(struct clair_stage *st, enum stage_way way, uint64_t bytes)
 {
 	int64_t now = clair_now_ns();
