@@ -2,11 +2,16 @@
 /* Vectors that no family's own test has: seeds of workers and of frameworks that draw their own,
  * numbers in wide ranges, splits of Hugging Face's datasets, orders recorded with torch 2.15. */
 #include <criterion/criterion.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
 
 #include "cleanup.h"
+#include "index.h"
 #include "numpy_random.h"
 #include "order_vectors.h"
 #include "python_random.h"
@@ -235,4 +240,75 @@ Test(vectors_more, numbers_of_63_bits)
 				     (uint64_t)json_integer_value(v), "%zu, %zu", i, k);
 	}
 	json_decref(root);
+}
+
+/* --- torchvision's datasets ------------------------------------------------------------------ */
+
+static void make_path(int top, const char *path)
+{
+	autofree char *folder = strdup(path);
+
+	for (char *slash = folder; (slash = strchr(slash, '/')); slash++) {
+		*slash = '\0';
+		cr_assert(mkdirat(top, folder, 0755) == 0 || errno == EEXIST);
+		*slash = '/';
+	}
+	autoclose int fd = openat(top, path, O_WRONLY | O_CREAT | O_CLOEXEC, 0644);
+	cr_assert(fd >= 0, "%s", path);
+}
+
+/* The order as a file, for what a dataset of its own list reads. */
+static void write_order(const json_t *order, const char *file)
+{
+	autofclose FILE *f = fopen(file, "we");
+
+	cr_assert_not_null(f);
+	for (size_t i = 0; i < json_array_size(order); i++)
+		fprintf(f, "%s\n", json_string_value(json_array_get(order, i)));
+}
+
+static void check_dataset(const json_t *c, const struct clair_catalog *catalog, const char *top)
+{
+	const json_t *order = json_object_get(c, "order"), *index = json_object_get(c, "index");
+	const char *name = vectors_text(c, "name"), *folder = vectors_text(c, "folder");
+	uint32_t id = *folder ? clair_catalog_find(catalog, folder) : 0, count = 0;
+	autofree uint32_t *ids = NULL;
+	char list[128], *error = NULL;
+
+	snprintf(list, sizeof list, "list:%s/order", top);
+	write_order(order, list + 5);
+	int r = clair_index_make(catalog, id, index ? json_string_value(index) : list, &ids,
+				 &count, &error);
+	cr_assert_eq(r, 0, "%s: %s", name, error ? error : "");
+	cr_assert_eq(count, json_array_size(order), "%s: %u", name, count);
+	for (uint32_t i = 0; i < count; i++) {
+		char path[256];
+
+		clair_catalog_path(catalog, ids[i], path, sizeof path);
+		cr_assert_str_eq(path, json_string_value(json_array_get(order, i)), "%s", name);
+	}
+}
+
+Test(vectors_more, datasets_of_torchvision)
+{
+	json_t *root = vectors_load("torchvision_datasets"), *c = NULL, *v = NULL;
+	char top[] = "/tmp/clairfs-datasets-XXXXXX", source[64], command[64];
+	struct clair_catalog *catalog = NULL;
+	size_t i = 0, k = 0;
+
+	cr_assert(mkdtemp(top));
+	snprintf(source, sizeof source, "%s/source", top);
+	cr_assert_eq(mkdir(source, 0755), 0);
+	autoclose int fd = open(source, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	cr_assert_gt(json_array_size(root), 15);
+	json_array_foreach(root, i, c)
+		json_array_foreach(json_object_get(c, "files"), k, v)
+			make_path(fd, json_string_value(v));
+	cr_assert_eq(clair_catalog_walk(fd, 1, NULL, NULL, &catalog), 0);
+	json_array_foreach(root, i, c)
+		check_dataset(c, catalog, top);
+	clair_catalog_free(catalog);
+	json_decref(root);
+	snprintf(command, sizeof command, "rm -rf '%s'", top);
+	cr_assert_eq(system(command), 0);
 }
