@@ -148,6 +148,11 @@ void clair_stage_free(struct clair_stage *st)
 	}
 	while (st->oldest)
 		flight_unhold(st, st->oldest);
+	while (st->fillings) {
+		struct filling *l = st->fillings;
+		st->fillings = l->next;
+		free(l);
+	}
 	for (size_t i = 0; i < THROUGH; i++)
 		clair_source_close(st->through[i].file);
 	while (st->larges) {

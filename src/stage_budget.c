@@ -58,7 +58,8 @@ bool stage_may_keep(const struct clair_stage *st, uint32_t id)
 
 	if (st->peers)
 		return !(x->flags & F_ARENA) && st->arena && !x->disk &&
-		       stage_fits(&st->ram, size, false) && clair_peers_keeps(st->peers, id);
+		       stage_fits(&st->ram, size, false) && !stage_filling(st, id) &&
+		       clair_peers_keeps(st->peers, id);
 	if (x->stream == 0 || !st->streams[x->stream - 1].known || (x->flags & F_ARENA))
 		return false;
 	if (st->keep == CLAIR_KEEP_AUTO || (st->keep == CLAIR_KEEP_ARENA && !st->arena))

@@ -347,6 +347,8 @@ int flight_load(struct clair_stage *st, struct flight *f)
 		if (!stage_has_home(st, f->id))
 			stage_unhomed(st, f->id);
 	}
+	if (st->peers && !whole && stage_filled(st, f))
+		return 0;
 	if (st->peers && !f->serving) {
 		int r = load_peer(st, f, x.flags & F_HASHED && whole ? &hash : NULL);
 		if (r == 0 || r == -ESTALE)

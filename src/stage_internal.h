@@ -110,6 +110,13 @@ struct large {
 	uint32_t arena_at;
 };
 
+/* A file of several pieces that is kept here for the others, as they ask for it. */
+struct filling {
+	struct filling *next;
+	uint32_t id, arena_at, pieces, done;
+	bool loaded[]; /* by piece; a true one stays, and so do its bytes */
+};
+
 struct lane {
 	struct clair_epoch *now, *then; /* the epoch that is read; the one after */
 	uint32_t head;                  /* next entry of now, or of then when ahead */
@@ -213,6 +220,7 @@ struct clair_stage {
 	/* The other nodes; NULL: alone. Set before the workers start. */
 	struct clair_peers *peers;
 	struct serve *serves; /* what they wait for */
+	struct filling *fillings;
 	unsigned serve_count, server_count, servers_idle;
 	uint64_t sending_bytes; /* of buffers and of the arena, on their way to them */
 	pthread_t servers[MAX_SERVERS];
@@ -349,6 +357,9 @@ bool stage_prefers_source(struct clair_stage *st, uint16_t node, uint64_t bytes)
 bool stage_prefers_peer(struct clair_stage *st, uint16_t node, uint64_t bytes);
 
 /* --- stage_serve.c --- */
+struct filling *stage_filling(const struct clair_stage *st, uint32_t id); /* lock */
+/* The piece of F is here though not yet the whole file: F has it. no locks */
+bool stage_filled(struct clair_stage *st, struct flight *f);
 /* What waits to be loaded for other nodes is refused. no locks */
 void stage_refuse_serves(struct clair_stage *st);
 /* The stage will be freed: other nodes use nothing of it from here on. no locks */

@@ -83,11 +83,107 @@ static void answer(struct clair_stage *st, const struct serve *g, struct flight 
 	clair_peers_answer(st->peers, g->node, &p, s ? sent : NULL, s);
 }
 
-/* Whole samples that this node keeps go to the arena, else to a directory. */
+/* --- large files ---------------------------------------------------------------------- */
+
+struct filling *stage_filling(const struct clair_stage *st, uint32_t id)
+{
+	struct filling *l = st->fillings;
+
+	while (l && l->id != id)
+		l = l->next;
+	return l;
+}
+
+bool stage_filled(struct clair_stage *st, struct flight *f)
+{
+	autolock(&st->lock);
+	const struct filling *l = stage_filling(st, f->id);
+	bool whole = st->samples[f->id].flags & F_ARENA; /* by now */
+
+	if (!whole && (!l || !l->loaded[f->piece]))
+		return false;
+	f->data = clair_arena_at(st->arena, whole ? st->arena_at[f->id] : l->arena_at) +
+		  (uint64_t)f->piece * PIECE;
+	clair_count(&st->config.stats->ram.bytes, f->size);
+	return true;
+}
+
+/* Room for all of ID, or NULL. lock */
+static struct filling *begin_filling(struct clair_stage *st, uint32_t id)
+{
+	uint64_t size = sample_size(st, id);
+	uint32_t pieces = (uint32_t)((size + PIECE - 1) / PIECE);
+
+	if (!stage_may_keep(st, id))
+		return NULL;
+	for (const struct large *l = st->larges; l; l = l->next)
+		if (l->id == id)
+			return NULL; /* staged here right now, with room of its own */
+	struct filling *l = calloc(1, sizeof *l + pieces * sizeof l->loaded[0]);
+	if (!l)
+		return NULL;
+	l->id = id;
+	l->pieces = pieces;
+	l->arena_at = clair_arena_alloc(st->arena, size);
+	if (l->arena_at == CLAIR_ARENA_NONE) {
+		free(l);
+		return NULL;
+	}
+	stage_take(&st->ram, size);
+	l->next = st->fillings;
+	st->fillings = l;
+	return l;
+}
+
+/* L is whole, or of no use any more. lock */
+static void end_filling(struct clair_stage *st, struct filling *l)
+{
+	struct sample *x = &st->samples[l->id];
+	struct filling **p = &st->fillings;
+
+	while (*p != l)
+		p = &(*p)->next;
+	*p = l->next;
+	if (!(x->flags & F_CHANGED)) {
+		bool homed = stage_has_home(st, l->id);
+		st->arena_at[l->id] = l->arena_at;
+		x->flags |= F_ARENA;
+		if (!homed)
+			stage_homed(st, l->id);
+	}
+	free(l);
+}
+
+/* The piece of F goes to where the whole file will be. */
+static void keep_piece(struct clair_stage *st, struct flight *f)
+{
+	pthread_mutex_lock(&st->lock);
+	struct filling *l = stage_filling(st, f->id);
+	if (!l && !stage_has_home(st, f->id) && !(st->samples[f->id].flags & F_CHANGED))
+		l = begin_filling(st, f->id);
+	unsigned char *room = l && !l->loaded[f->piece] ? clair_arena_at(st->arena, l->arena_at) :
+							  NULL;
+	pthread_mutex_unlock(&st->lock);
+	if (!room)
+		return;
+	memcpy(room + (uint64_t)f->piece * PIECE, f->data, f->size);
+	autolock(&st->lock);
+	l->loaded[f->piece] = true;
+	if (++l->done == l->pieces)
+		end_filling(st, l);
+}
+
+/* --- loading for others --------------------------------------------------------------- */
+
+/* Samples that this node keeps go to the arena, else (whole ones) to a directory. */
 static void keep(struct clair_stage *st, struct flight *f)
 {
-	if (sample_size(st, f->id) > PIECE || !clair_peers_keeps(st->peers, f->id))
+	if (!clair_peers_keeps(st->peers, f->id))
 		return;
+	if (sample_size(st, f->id) > PIECE) {
+		keep_piece(st, f);
+		return;
+	}
 	pthread_mutex_lock(&st->lock);
 	const struct sample *x = &st->samples[f->id];
 	if (f->arena_at == CLAIR_ARENA_NONE && !stage_has_home(st, f->id) &&

@@ -217,13 +217,18 @@ bool world_read(struct world *w, uint32_t id, bool event)
 
 /* --- the world --------------------------------------------------------------------- */
 
+unsigned char world_byte(unsigned seed, size_t at)
+{
+	return (unsigned char)((at * 2654435761u + seed * 40503u) >> 11);
+}
+
 static void make_file(const char *folder, const char *name, size_t size, unsigned seed)
 {
 	char path[4096];
 	unsigned char *data = malloc(size + 8);
 
 	for (size_t i = 0; i < size; i++)
-		data[i] = (unsigned char)((i * 2654435761u + seed * 40503u) >> 11);
+		data[i] = world_byte(seed, i);
 	snprintf(path, sizeof path, "%s/%s", folder, name);
 	FILE *f = fopen(path, "w");
 	assert(f && data);

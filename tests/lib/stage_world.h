@@ -62,6 +62,8 @@ bool world_read(struct world *w, uint32_t id, bool event);
 /* The kernel loses the pages of ID. */
 void world_lose(struct world *w, uint32_t id);
 bool world_is_resident(struct world *w, uint32_t id);
+/* The byte at AT of the file that was made from SEED (large.png: 77). */
+unsigned char world_byte(unsigned seed, size_t at);
 uint64_t world_dataset(const struct world *w);
 /* The sums over all epochs of the stream. */
 struct clair_epoch_stats world_sums(struct world *w);

@@ -146,6 +146,39 @@ Test(peers, pieces)
 	peer_world_end(&pw);
 }
 
+/* What others ask of a large file is kept like what its home reads. */
+Test(peers, served_pieces_are_kept)
+{
+	struct peer_world_config c = unknown_job(2);
+	size_t size = (9 << 20) + 4321;
+
+	c.world.large = size;
+	c.world.ram = 24 << 20;
+	begin(&c);
+	uint32_t id = clair_catalog_find(pw.worlds[0].catalog, "train/large.png");
+	uint16_t home = clair_peers_home(pw.net.nodes[0].peers, id);
+	cr_assert_lt(home, 2);
+	struct world *asker = &pw.worlds[!home];
+	struct clair_pool *pool = asker->stage->pool;
+	for (uint32_t round = 0; round < 3; round++)
+		for (uint32_t piece = 0; piece < 3; piece++) {
+			struct clair_buffer *out = NULL;
+			uint64_t hash;
+			size_t part = piece < 2 ? PIECE : size - 2 * PIECE;
+			cr_assert_eq(clair_peers_fetch(pw.net.nodes[!home].peers, home, id, piece,
+						       part, &out, &hash), 0);
+			for (size_t i = 0; i < part; i += 999)
+				cr_assert_eq(out->data[i],
+					     world_byte(77, i + (size_t)piece * PIECE));
+			clair_buffer_put(pool, out);
+		}
+	cr_expect_eq(pw.worlds[home].stats.pfs.bytes, size);
+	cr_expect_str_eq(clair_stage_where(pw.worlds[home].stage, id), "ram");
+	cr_expect(world_read(&pw.worlds[home], id, true));
+	cr_expect_eq(pw.worlds[home].stats.pfs.bytes, size);
+	peer_world_end(&pw);
+}
+
 /* --- faults -------------------------------------------------------------------------------- */
 
 /* Reads two epochs while FAULTS go on. */
