@@ -49,6 +49,8 @@ struct side {
 static struct net net;
 static struct side sides[NET_NODES];
 
+TestSuite(peers_wire, .timeout = 60); /* nothing hangs */
+
 static void count_sent(void *arg)
 {
 	struct side *s = arg;
