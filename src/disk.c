@@ -16,43 +16,12 @@
 #include "log.h"
 #include "words.h"
 
-#define NONE UINT32_MAX
 /* Bytes that may wait in memory to be written, before they are written and dropped. */
 #define FLUSH_BYTES (8ull << 20)
 /* Errors in a row after which the tier takes no more samples. */
 #define MANY_ERRORS 5
 /* The file system is asked for its free space every so many bytes. */
 #define FREE_EVERY (16ull << 20)
-#define RECORD sizeof(struct clair_disk_record)
-
-struct slot {
-	uint32_t segment;
-	bool checked; /* its bytes were held against the hash since the tier was opened */
-	uint64_t offset, hash;
-};
-
-struct clair_disk {
-	const struct clair_catalog *catalog;
-	char *path;
-	int dir, lock_fd, index;
-	uint64_t cap, floor;
-
-	pthread_mutex_t lock;
-	/* Under lock. */
-	struct { _Atomic uint32_t at; } *slot_of; /* by id: NONE or a place in slots; read without lock */
-	struct slot *slots;
-	uint32_t slot_count, slot_room;
-	int *segments; /* descriptors, -1: not opened */
-	uint32_t segment_count;
-	uint64_t tail;               /* bytes of the last segment */
-	uint64_t file_bytes;         /* of all files */
-	uint64_t claimed;            /* bytes promised, records included */
-	uint64_t samples, bytes;
-	uint64_t unflushed, since_free, free_bytes;
-	uint64_t errors, damaged;
-	unsigned errors_in_a_row;
-	bool full, broken;
-};
 
 /* A sample takes its bytes and a record, and a second one if it is ever forgotten. */
 static uint64_t cost_of(uint64_t size)
@@ -62,7 +31,7 @@ static uint64_t cost_of(uint64_t size)
 
 /* --- opening ---------------------------------------------------------------------------- */
 
-static int add_slot(struct clair_disk *d, uint32_t id, const struct slot *slot)
+int clair_disk_add_slot(struct clair_disk *d, uint32_t id, const struct slot *slot)
 {
 	if (d->slot_count == d->slot_room) {
 		uint32_t room = d->slot_room ? d->slot_room * 2 : 256;
@@ -85,7 +54,8 @@ static bool is_there(const struct clair_disk *d, const struct clair_disk_record 
 	return record->segment < d->segment_count && d->segments[record->segment] >= 0 &&
 	       fstat(d->segments[record->segment], &st) == 0 &&
 	       record->offset <= (uint64_t)st.st_size &&
-	       record->size <= (uint64_t)st.st_size - record->offset;
+	       record->size <= (uint64_t)st.st_size - record->offset &&
+	       clair_disk_record_bytes(record) <= (uint64_t)st.st_size - record->offset;
 }
 
 static int adopt(struct clair_disk *d, const struct clair_disk_record *records, size_t count)
@@ -111,32 +81,52 @@ static int adopt(struct clair_disk *d, const struct clair_disk_record *records, 
 		if (!record || record->size != e->size || !is_there(d, record))
 			continue;
 		struct slot slot = { .segment = record->segment, .offset = record->offset,
+				     .pieces = record->magic == CLAIR_DISK_MAGIC_PIECES,
 				     .hash = record->hash };
-		r = add_slot(d, id, &slot);
+		r = clair_disk_add_slot(d, id, &slot);
 		d->samples++;
 		d->bytes += e->size;
 	}
 	return r;
 }
 
+/* The bytes of an opened segment. What lies behind its last record, of a sample that was
+ * being written when the mount died, is cut off: it may be large. */
+static uint64_t cut_segment(int fd, uint64_t end)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) < 0)
+		return 0;
+	if ((uint64_t)st.st_size > end && ftruncate(fd, (off_t)end) == 0)
+		return end;
+	return (uint64_t)st.st_size;
+}
+
 /* Opens the segments that RECORDS speak of; others, of a log that was lost, are removed. */
 static int open_segments(struct clair_disk *d, const struct clair_disk_record *records,
 			 size_t count)
 {
-	struct stat st;
-
 	for (size_t i = 0; i < count; i++)
 		if (records[i].segment != NONE && records[i].segment >= d->segment_count)
 			d->segment_count = records[i].segment + 1;
 	d->segments = malloc((d->segment_count + 1ul) * sizeof *d->segments);
-	if (!d->segments)
+	autofree uint64_t *ends = calloc(d->segment_count + 1ul, sizeof *ends);
+	if (!d->segments || !ends) {
+		d->segment_count = 0;
 		return -ENOMEM;
+	}
+	for (size_t i = 0; i < count; i++) {
+		uint64_t end = records[i].offset + clair_disk_record_bytes(&records[i]);
+		if (records[i].segment != NONE && end > ends[records[i].segment])
+			ends[records[i].segment] = end;
+	}
 	d->file_bytes = count * sizeof *records;
 	for (uint32_t i = 0; i < d->segment_count; i++) {
 		d->segments[i] = clair_disk_open_segment(d->dir, i, O_RDWR);
-		if (d->segments[i] >= 0 && fstat(d->segments[i], &st) == 0) {
-			d->file_bytes += (uint64_t)st.st_size;
-			d->tail = (uint64_t)st.st_size;
+		if (d->segments[i] >= 0) {
+			d->tail = cut_segment(d->segments[i], ends[i]);
+			d->file_bytes += d->tail;
 		}
 	}
 	/* A segment that cannot be opened is not written to either. */
@@ -278,6 +268,11 @@ void clair_disk_close(struct clair_disk *d)
 		close(d->lock_fd);
 	if (d->dir >= 0)
 		close(d->dir);
+	while (d->tables) {
+		struct piece_table *t = d->tables;
+		d->tables = t->next;
+		free(t);
+	}
 	pthread_mutex_destroy(&d->lock);
 	free(d->segments);
 	free(d->slots);
@@ -303,7 +298,7 @@ static bool above_floor(struct clair_disk *d, uint64_t size)
 		d->free_bytes = (uint64_t)st.f_bavail * st.f_frsize;
 		d->since_free = 0;
 	}
-	return d->free_bytes >= d->floor + size + d->since_free + d->claimed;
+	return d->free_bytes >= d->floor + size + d->since_free + d->claimed + d->unwritten;
 }
 
 int clair_disk_claim(struct clair_disk *d, uint64_t size)
@@ -329,7 +324,7 @@ void clair_disk_unclaim(struct clair_disk *d, uint64_t size)
 
 /* --- writing ----------------------------------------------------------------------------- */
 
-static int write_at(int fd, const char *p, size_t size, uint64_t offset)
+int clair_disk_write_at(int fd, const char *p, size_t size, uint64_t offset)
 {
 	while (size) {
 		ssize_t n = pwrite(fd, p, size, (off_t)offset);
@@ -345,7 +340,7 @@ static int write_at(int fd, const char *p, size_t size, uint64_t offset)
 }
 
 /* A place for SIZE bytes at the end of the last segment, or in a new one. lock */
-static int place_sample(struct clair_disk *d, uint64_t size, struct slot *slot)
+int clair_disk_place(struct clair_disk *d, uint64_t size, struct slot *slot)
 {
 	if (!d->segment_count || d->tail + size > CLAIR_SEGMENT_BYTES) {
 		int *longer = realloc(d->segments, (d->segment_count + 1ul) * sizeof *longer);
@@ -366,7 +361,7 @@ static int place_sample(struct clair_disk *d, uint64_t size, struct slot *slot)
 	return d->segments[slot->segment];
 }
 
-static void failed(struct clair_disk *d, int r)
+void clair_disk_failed(struct clair_disk *d, int r)
 {
 	d->errors++;
 	if (++d->errors_in_a_row < MANY_ERRORS || d->broken)
@@ -376,10 +371,11 @@ static void failed(struct clair_disk *d, int r)
 		    strerror(-r), MANY_ERRORS);
 }
 
-static int append_record(struct clair_disk *d, uint32_t id, const struct slot *slot,
-			 uint64_t size)
+int clair_disk_append(struct clair_disk *d, uint32_t id, const struct slot *slot,
+		      uint64_t size)
 {
-	struct clair_disk_record record = { .magic = CLAIR_DISK_MAGIC,
+	struct clair_disk_record record = { .magic = slot->pieces ? CLAIR_DISK_MAGIC_PIECES :
+									    CLAIR_DISK_MAGIC,
 					    .segment = slot->segment,
 					    .offset = slot->offset,
 					    .size = size,
@@ -402,7 +398,7 @@ static int append_record(struct clair_disk *d, uint32_t id, const struct slot *s
 }
 
 /* Written pages leave memory in batches; the lock is not held. */
-static void flush_behind(struct clair_disk *d, int fd, uint64_t size)
+void clair_disk_flush_behind(struct clair_disk *d, int fd, uint64_t size)
 {
 	pthread_mutex_lock(&d->lock);
 	d->unflushed += size;
@@ -425,22 +421,22 @@ int clair_disk_add(struct clair_disk *d, uint32_t id, const void *data, uint64_t
 
 	pthread_mutex_lock(&d->lock);
 	d->claimed -= cost_of(size);
-	int fd = clair_disk_has(d, id) ? -EEXIST : place_sample(d, size, &slot);
+	int fd = clair_disk_has(d, id) ? -EEXIST : clair_disk_place(d, size, &slot);
 	pthread_mutex_unlock(&d->lock);
 	if (fd == -EEXIST)
 		return fd;
-	int r = fd < 0 ? fd : write_at(fd, data, size, slot.offset);
+	int r = fd < 0 ? fd : clair_disk_write_at(fd, data, size, slot.offset);
 	if (r == 0)
-		flush_behind(d, fd, size);
+		clair_disk_flush_behind(d, fd, size);
 	autolock(&d->lock);
 	if (r == 0 && clair_disk_has(d, id))
 		return -EEXIST; /* two at once: the second one's bytes are lost room */
 	if (r == 0)
-		r = append_record(d, id, &slot, size);
+		r = clair_disk_append(d, id, &slot, size);
 	if (r == 0)
-		r = add_slot(d, id, &slot);
+		r = clair_disk_add_slot(d, id, &slot);
 	if (r < 0) {
-		failed(d, r);
+		clair_disk_failed(d, r);
 		return r;
 	}
 	d->since_free += cost_of(size);
@@ -448,20 +444,6 @@ int clair_disk_add(struct clair_disk *d, uint32_t id, const void *data, uint64_t
 	d->bytes += size;
 	d->errors_in_a_row = 0;
 	return 0;
-}
-
-/* --- reading ----------------------------------------------------------------------------- */
-
-static int find(struct clair_disk *d, uint32_t id, struct slot *slot)
-{
-	autolock(&d->lock);
-	uint32_t at = atomic_load(&d->slot_of[id].at);
-	if (at == NONE)
-		return -ENOENT;
-	*slot = d->slots[at];
-	return slot->segment < d->segment_count && d->segments[slot->segment] >= 0 ?
-		       d->segments[slot->segment] :
-		       -ENOENT;
 }
 
 void clair_disk_forget(struct clair_disk *d, uint32_t id)
@@ -475,88 +457,8 @@ void clair_disk_forget(struct clair_disk *d, uint32_t id)
 	d->samples--;
 	d->bytes -= clair_catalog_entry(d->catalog, id)->size;
 	/* The log tells the next mount. */
-	if (append_record(d, id, &gone, clair_catalog_entry(d->catalog, id)->size) < 0)
+	if (clair_disk_append(d, id, &gone, clair_catalog_entry(d->catalog, id)->size) < 0)
 		d->errors++;
-}
-
-static int read_failed(struct clair_disk *d, uint32_t id, int r)
-{
-	pthread_mutex_lock(&d->lock);
-	if (r == -EBADMSG)
-		d->damaged++;
-	else
-		d->errors++;
-	pthread_mutex_unlock(&d->lock);
-	if (r == -EBADMSG)
-		clair_disk_forget(d, id);
-	return r;
-}
-
-int clair_disk_read(struct clair_disk *d, uint32_t id, void *buffer, uint64_t *hash)
-{
-	uint64_t size = clair_catalog_entry(d->catalog, id)->size;
-	struct slot slot;
-
-	int fd = find(d, id, &slot);
-	if (fd < 0)
-		return fd;
-	int r = clair_disk_read_at(fd, buffer, size, slot.offset);
-	if (r == 0 && XXH3_64bits(buffer, size) != slot.hash)
-		r = -EBADMSG;
-	if (r < 0)
-		return read_failed(d, id, r);
-	if (hash)
-		*hash = slot.hash;
-	return 0;
-}
-
-#define STEP (1u << 20)
-
-/* Whether a large sample's bytes have its hash, in steps. */
-static int check_whole(int fd, const struct slot *slot, uint64_t size)
-{
-	XXH3_state_t *state = XXH3_createState();
-	autofree char *buffer = malloc(STEP);
-	int r = state && buffer ? 0 : -ENOMEM;
-
-	if (r == 0)
-		XXH3_64bits_reset(state);
-	for (uint64_t at = 0; r == 0 && at < size; at += STEP) {
-		size_t step = size - at < STEP ? size - at : STEP;
-		r = clair_disk_read_at(fd, buffer, step, slot->offset + at);
-		if (r == 0)
-			XXH3_64bits_update(state, buffer, step);
-	}
-	if (r == 0 && XXH3_64bits_digest(state) != slot->hash)
-		r = -EBADMSG;
-	XXH3_freeState(state);
-	return r;
-}
-
-int clair_disk_pread(struct clair_disk *d, uint32_t id, void *buffer, size_t size,
-		     uint64_t offset)
-{
-	uint64_t whole = clair_catalog_entry(d->catalog, id)->size;
-	struct slot slot;
-
-	if (offset > whole || size > whole - offset)
-		return -EINVAL;
-	int fd = find(d, id, &slot);
-	if (fd < 0)
-		return fd;
-	int r = slot.checked ? 0 : check_whole(fd, &slot, whole);
-	if (r == 0)
-		r = clair_disk_read_at(fd, buffer, size, slot.offset + offset);
-	if (r < 0)
-		return read_failed(d, id, r);
-	if (!slot.checked) {
-		autolock(&d->lock);
-		uint32_t at = atomic_load(&d->slot_of[id].at);
-		if (at != NONE && d->slots[at].offset == slot.offset &&
-		    d->slots[at].segment == slot.segment)
-			d->slots[at].checked = true;
-	}
-	return 0;
 }
 
 void clair_disk_usage(struct clair_disk *d, struct clair_disk_usage *usage)

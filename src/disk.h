@@ -42,12 +42,36 @@ void clair_disk_unclaim(struct clair_disk *disk, uint64_t size);
  * taking samples. */
 int clair_disk_add(struct clair_disk *disk, uint32_t id, const void *data, uint64_t size,
 		   uint64_t hash);
+
+/* A large sample is added in pieces, from several threads, in any order: it is there after
+ * the commit, with a hash a piece. */
+#define CLAIR_DISK_PIECE (4u << 20) /* bytes of each piece but the last; goes to disk */
+struct clair_disk_writer;
+/* Claims the room of sample ID, in one run of bytes. 0, -ENOSPC (budget or floor),
+ * -EEXIST (already here), or another errno. */
+int clair_disk_begin(struct clair_disk *disk, uint32_t id, struct clair_disk_writer **out);
+/* Writes piece number PIECE, once. HASH: XXH3_64bits of its bytes. 0 or a negative errno,
+ * after which the commit fails too. Pages are not left in memory. */
+int clair_disk_write(struct clair_disk_writer *writer, uint32_t piece, const void *data,
+		     size_t size, uint64_t hash);
+/* Takes WRITER, of which every piece was written: 0, -EEXIST, or a negative errno, and then
+ * the sample is not here. */
+int clair_disk_commit(struct clair_disk_writer *writer);
+/* Takes WRITER and gives its room back. NULL is taken. */
+void clair_disk_abort(struct clair_disk_writer *writer);
+/* A piece that a read found damaged (-EBADMSG) and DATA from the source, which replaces it
+ * when it has the piece's hash. 0; -ENOENT: no such piece; -EBADMSG: the source is another
+ * one, the sample is forgotten. */
+int clair_disk_mend(struct clair_disk *disk, uint32_t id, uint32_t piece, const void *data);
+
 /* Reads the whole sample into BUFFER (at least its size) and checks it: 0, -ENOENT,
- * -EBADMSG (damaged: forgotten, the caller goes to the source), -EIO…; HASH may be NULL.
+ * -EBADMSG (damaged: the caller goes to the source. It is forgotten, unless it was added in
+ * pieces: then the damaged one may be mended), -EIO…; HASH may be NULL.
  * BUFFER may be of any alignment; 4096 is faster. */
 int clair_disk_read(struct clair_disk *disk, uint32_t id, void *buffer, uint64_t *hash);
-/* A part, of a large file: the whole sample is checked once, at the first part that is
- * read since it was opened. 0 or as clair_disk_read. */
+/* A part, of a large file. Each piece is checked whenever the whole of it is read, and
+ * before the first part of it is given out since the tier was opened; a sample that was not
+ * added in pieces is checked whole, once. 0 or as clair_disk_read. */
 int clair_disk_pread(struct clair_disk *disk, uint32_t id, void *buffer, size_t size,
 		     uint64_t offset);
 /* The sample is not right any more (the source changed). */

@@ -19,7 +19,8 @@ uint64_t clair_disk_record_checksum(const struct clair_disk_record *record)
 
 bool clair_disk_record_valid(const struct clair_disk_record *record)
 {
-	return record->magic == CLAIR_DISK_MAGIC &&
+	return (record->magic == CLAIR_DISK_MAGIC ||
+		record->magic == CLAIR_DISK_MAGIC_PIECES) &&
 	       record->checksum == clair_disk_record_checksum(record);
 }
 

@@ -14,25 +14,61 @@
 
 #define BUFFER (4u << 20)
 
-/* Whether the bytes have the record's hash; streamed, since a sample may be large. */
+/* Reads the SIZE bytes at OFFSET into the hash, in parts. */
+static bool hash_range(int fd, XXH3_state_t *state, uint64_t offset, uint64_t size,
+		       char *buffer, uint64_t *hash)
+{
+	XXH3_64bits_reset(state);
+	while (size) {
+		size_t part = size < BUFFER ? (size_t)size : BUFFER;
+		ssize_t n = pread(fd, buffer, part, (off_t)offset);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return false;
+		XXH3_64bits_update(state, buffer, (size_t)n);
+		offset += (uint64_t)n;
+		size -= (uint64_t)n;
+	}
+	*hash = XXH3_64bits_digest(state);
+	return true;
+}
+
+/* The same of a sample with a table: the table against the record, the pieces against it. */
+static bool has_its_pieces(int fd, XXH3_state_t *state,
+			   const struct clair_disk_record *record, char *buffer)
+{
+	uint32_t count = clair_disk_piece_count(record->size);
+	autofree uint64_t *table = malloc((count + 1ul) * sizeof *table);
+	uint64_t hash;
+
+	if (!table ||
+	    clair_disk_read_at(fd, (char *)table, count * sizeof *table,
+			       record->offset + record->size) < 0 ||
+	    XXH3_64bits(table, count * sizeof *table) != record->hash)
+		return false;
+	for (uint32_t i = 0; i < count; i++)
+		if (!hash_range(fd, state, record->offset + (uint64_t)i * CLAIR_DISK_PIECE,
+				clair_disk_piece_size(record->size, i), buffer, &hash) ||
+		    hash != table[i])
+			return false;
+	return true;
+}
+
+/* Whether the bytes have the record's hash; in parts, since a sample may be large. */
 static bool is_whole(int fd, const struct clair_disk_record *record, char *buffer)
 {
 	XXH3_state_t *state = XXH3_createState();
-	uint64_t at = 0;
-	bool whole = state && fd >= 0;
+	uint64_t hash;
+	bool whole;
 
-	if (whole)
-		XXH3_64bits_reset(state);
-	while (whole && at < record->size) {
-		size_t piece = record->size - at < BUFFER ? record->size - at : BUFFER;
-		ssize_t n = pread(fd, buffer, piece, (off_t)(record->offset + at));
-		if (n <= 0)
-			whole = false;
-		else
-			XXH3_64bits_update(state, buffer, (size_t)n);
-		at += n > 0 ? (uint64_t)n : 0;
-	}
-	whole = whole && XXH3_64bits_digest(state) == record->hash;
+	if (!state || fd < 0)
+		whole = false;
+	else if (record->magic == CLAIR_DISK_MAGIC_PIECES)
+		whole = has_its_pieces(fd, state, record, buffer);
+	else
+		whole = hash_range(fd, state, record->offset, record->size, buffer, &hash) &&
+			hash == record->hash;
 	XXH3_freeState(state);
 	return whole;
 }
