@@ -140,6 +140,8 @@ static bool found_by_seed(void *arg, uint32_t folder, const struct clair_words *
 		return false;
 	if (clair_learn_is_remembered(f->learn, &words))
 		clair_words_set(&words, "how", "remembered");
+	if (clair_learn_set_ranks(f->learn, &words) < 0)
+		log_warning("no memory for the local ranks of the order that was found");
 	enum took took = found(f, folder, &words, ids, count);
 	if (took == OURS)
 		clair_learn_settle(f->learn, folder, &words);

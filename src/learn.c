@@ -92,6 +92,10 @@ void clair_learn_open(struct clair_learn *l, pid_t tid, uint32_t id)
 		who = clair_process_of(tid);
 		pthread_mutex_lock(&l->lock);
 		keep_thread(l, tid, who);
+		if (who.world && !l->given_world)
+			l->world = who.world;
+		if (who.world && who.rank < CLAIR_LEARN_RANKS)
+			l->ranks[who.rank / 64] |= 1ull << who.rank % 64;
 	}
 	if (l->recording) {
 		uint64_t pass = clair_opens_newest(&l->opens)->number;
@@ -166,6 +170,22 @@ bool clair_learn_is_remembered(struct clair_learn *l, const struct clair_words *
 			return false;
 	}
 	return true;
+}
+
+int clair_learn_set_ranks(struct clair_learn *l, struct clair_words *words)
+{
+	const char *world = clair_words_get(words, "world");
+	char text[4096] = "";
+	size_t n = 0;
+
+	autolock(&l->lock);
+	if (!world || l->world < 2 || strtoul(world, NULL, 10) != l->world ||
+	    clair_words_get(&l->given, "ranks"))
+		return 0;
+	for (uint32_t r = 0; r < CLAIR_LEARN_RANKS && n + 8 < sizeof text; r++)
+		if (l->ranks[r / 64] >> r % 64 & 1)
+			n += (size_t)snprintf(text + n, sizeof text - n, "%s%u", n ? "," : "", r);
+	return n ? clair_words_set(words, "ranks", text) : 0;
 }
 
 /* --- thinking ------------------------------------------------------------------------------------ */
@@ -519,6 +539,7 @@ int clair_learn_new(const struct clair_learn_config *config, struct clair_learn 
 		r = clair_words_copy(&l->given, config->given);
 	world = clair_words_get(&l->given, "world");
 	l->world = world ? (uint32_t)strtoul(world, NULL, 10) : 0;
+	l->given_world = world != NULL;
 	if (r == 0)
 		r = name_files(l, config->memory);
 	if (r == 0)

@@ -19,6 +19,8 @@
 #define CLAIR_LEARN_START 256
 /* Samples of each worker's that a hypothesis is held against. */
 #define CLAIR_LEARN_NTH 16u
+/* Local ranks are below this. */
+#define CLAIR_LEARN_RANKS 4096
 /* The most files of one sample. */
 #define CLAIR_LEARN_GROUP 8
 /* Searches by manifests and groups at the same time. */
@@ -90,6 +92,8 @@ struct clair_learn {
 	struct clair_words answer; /* that settled it, to be remembered */
 	uint32_t answer_folder;
 	uint32_t world; /* of the readers' environment; 0: unknown */
+	bool given_world;
+	uint64_t ranks[CLAIR_LEARN_RANKS / 64]; /* a bit each that was seen */
 
 	_Atomic bool cancel;
 	/* Of the thinking thread; immutable once READY. */

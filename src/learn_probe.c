@@ -90,6 +90,8 @@ static bool found(void *arg, uint32_t folder, const struct clair_words *answer,
 
 	(void)ids, (void)count;
 	int r = clair_words_copy(&words, answer);
+	if (r == 0)
+		r = clair_learn_set_ranks(p->learn, &words);
 	if (r == 0 && p->grouping.group > 1)
 		r = answer_groups(p, &folder, &words);
 	if (r == 0)
@@ -227,17 +229,19 @@ void clair_learn_probe(struct clair_learn *l)
 	struct learn_grouping grouping = { .group = 1 };
 	struct clair_pass first = { 0 };
 	uint32_t opened[LOOKED];
-	size_t count;
+	size_t count = 0;
 
 	pthread_mutex_lock(&l->lock);
 	const struct clair_pass *p = clair_opens_newest(&l->opens);
 	int r = clair_learn_copy_pass(p, p->count, &first);
 	pthread_mutex_unlock(&l->lock);
-	count = first.count < LOOKED ? first.count : LOOKED;
 	if (r == 0) {
 		clair_learn_find_grouping(l->config.catalog, &first, &grouping);
-		for (size_t i = 0; i < count; i++)
-			opened[i] = first.ids[i];
+		/* A name without its ending is that of the first file of a sample. */
+		for (size_t i = 0; i < first.count && count < LOOKED; i++)
+			if (grouping.group == 1 ||
+			    clair_learn_is_first(l->config.catalog, &grouping, first.ids[i]))
+				opened[count++] = first.ids[i];
 		probe_manifests(l, opened, count, &grouping);
 		if (grouping.group > 1)
 			start_probe(l, NULL, NULL, &grouping);

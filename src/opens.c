@@ -42,6 +42,22 @@ static size_t read_proc(pid_t pid, const char *name, char *text, size_t size)
 	return n;
 }
 
+/* WORLD_SIZE and RANK, as torchrun gives them. */
+static void read_environment(struct clair_process *p)
+{
+	char text[32768];
+	size_t n = read_proc(p->pid, "environ", text, sizeof text);
+
+	for (const char *at = text; at < text + n; at += strlen(at) + 1) {
+		if (!strncmp(at, "WORLD_SIZE=", 11))
+			p->world = (uint32_t)strtoul(at + 11, NULL, 10);
+		else if (!strncmp(at, "RANK=", 5))
+			p->rank = (uint32_t)strtoul(at + 5, NULL, 10);
+	}
+	if (p->rank >= p->world)
+		p->world = p->rank = 0;
+}
+
 struct clair_process clair_process_of(pid_t tid)
 {
 	struct clair_process p = { .pid = tid > 0 ? tid : 0 };
@@ -64,6 +80,7 @@ struct clair_process clair_process_of(pid_t tid)
 		if (at && word == 20)
 			p.started = strtoull(at + 1, NULL, 10);
 	}
+	read_environment(&p);
 	return p;
 }
 
@@ -323,14 +340,19 @@ static bool is_other_loader(struct clair_opens *o, const struct clair_process *w
 {
 	struct clair_pass *p = &o->passes[o->kept - 1];
 
-	if (!p->count)
+	const struct clair_process *first = NULL;
+
+	/* Each rank has a loader of its own; they go together. */
+	for (unsigned i = 0; i < p->reader_count && !first; i++)
+		if (p->readers[i].process.rank == who->rank)
+			first = &p->readers[i].process;
+	if (!first)
 		return false;
 	/* Workers are started before the first of them reads: one that was started after the
 	 * pass had begun is of another loader, or of the same in its next epoch. */
 	if (who->started > p->begun + 1)
 		return true;
 	/* The main process reads what its workers do not, or the other way round. */
-	const struct clair_process *first = &p->readers[0].process;
 	if (who->pid && (who->pid == first->parent || who->parent == first->pid))
 		return true;
 	/* Workers that stay, of a loader that has been idle. */

@@ -20,6 +20,7 @@
 struct clair_process {
 	pid_t pid, parent; /* 0: unknown */
 	uint64_t started;  /* when, clock ticks since boot; 0: unknown */
+	uint32_t world, rank; /* of its environment; WORLD 0: none */
 };
 
 struct clair_pass_reader {

@@ -109,7 +109,7 @@ TestSuite(learn, .init = begin, .fini = end, .timeout = 60);
 static bool add(struct clair_opens *o, pid_t pid, pid_t parent, uint64_t started, uint64_t now,
 		uint32_t id)
 {
-	struct clair_process who = { pid, parent, started };
+	struct clair_process who = { .pid = pid, .parent = parent, .started = started };
 
 	return clair_opens_add(o, who, now, id);
 }
