@@ -31,10 +31,11 @@
 #define SECOND_OPENS 100
 /* How long all pauses of the readers may wait for the thinking threads, ns: with a seed among
  * 2^32 as long as the search takes, else so long that a search in vain is not waited for. */
-#define PATIENCE_HIDDEN (240ll * 1000 * 1000 * 1000)
-#define PATIENCE (12ll * 1000 * 1000 * 1000)
-/* A pause that costs nothing, ns. */
+#define PATIENCE_HIDDEN (100ll * 1000 * 1000 * 1000)
+#define PATIENCE (5ll * 1000 * 1000 * 1000)
+/* A pause that costs nothing; what one at the begin of an epoch may take in any case, ns. */
 #define PAUSE (20ll * 1000 * 1000)
+#define AT_BEGIN (400ll * 1000 * 1000)
 
 struct follower {
 	const struct recipe *recipe;
@@ -175,17 +176,20 @@ static bool is_thinking(void)
 	return false;
 }
 
-/* The readers work at what they have read: nobody opens anything until all has been thought. */
-static void pause_readers(struct follower *f)
+/* The readers work at what they have read: nobody opens anything until all has been thought, or
+ * for a while; the FIRST_OPENS of an epoch have theirs. */
+static void pause_readers(struct follower *f, bool first_opens)
 {
-	int64_t begun = clair_now_ns();
+	int64_t begun = clair_now_ns(), limit = f->patience;
 	unsigned calm = 0;
 
-	while (calm < 3 && f->patience > 0 && clair_now_ns() - begun < f->patience) {
+	if (first_opens && limit < AT_BEGIN)
+		limit = AT_BEGIN;
+	while (calm < 3 && clair_now_ns() - begun < limit) {
 		usleep(700);
 		calm = is_thinking() ? 0 : calm + 1;
 	}
-	if (clair_now_ns() - begun > PAUSE)
+	if (clair_now_ns() - begun > PAUSE && limit == f->patience)
 		f->patience -= clair_now_ns() - begun;
 }
 
@@ -268,7 +272,7 @@ static void run(struct follower *f, size_t limit, bool first_answer, struct scor
 		for (size_t i = 0; i < epoch->count && total < limit; i++, total++) {
 			if ((i < 64 ? i % 4 == 0 : i < 800 ? i % 16 == 0 : i % 200 == 0) &&
 			    !f->known)
-				pause_readers(f);
+				pause_readers(f, e > 0 && i < 64);
 			if (first_answer && f->known)
 				goto out;
 			bool good = open_file(f, pids[epoch->opens[i].reader],
@@ -279,7 +283,7 @@ static void run(struct follower *f, size_t limit, bool first_answer, struct scor
 			}
 		}
 		if (!f->known)
-			pause_readers(f);
+			pause_readers(f, false);
 	}
 out:
 	change_readers(recipe, pids, false);
