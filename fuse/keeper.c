@@ -313,7 +313,7 @@ void clair_keeper_job_ends(struct clair_mount *mount)
 	struct clair_keeper *k = atomic_load(&mount->keeper);
 
 	if (!k)
-		raise(SIGTERM);
+		kill(getpid(), SIGTERM);
 	else if (k->own_mount) {
 		atomic_store(&k->job_ends, true);
 		wake(k);

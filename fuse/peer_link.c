@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -189,7 +190,12 @@ static void *link_thread(void *arg)
 	struct clair_peer_link *l = arg;
 	struct pollfd p[2] = { { l->socket, POLLIN, 0 }, { l->wake, POLLIN, 0 } };
 	uint64_t count;
+	sigset_t all;
 	int r = 0;
+
+	/* Signals are the keeper's, and the main thread's before there is one. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_BLOCK, &all, NULL);
 
 	while (r >= 0) {
 		pthread_mutex_lock(&l->lock);
