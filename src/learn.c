@@ -149,7 +149,6 @@ void clair_learn_again(struct clair_learn *l)
 {
 	pthread_mutex_lock(&l->lock);
 	l->settled = l->answered_opens = false;
-	clair_words_finish(&l->answer);
 	l->begun = l->opens.total;
 	l->recording = true;
 	l->generation++;
@@ -304,6 +303,21 @@ void clair_learn_hand_over(struct clair_learn *l, uint32_t folder,
 	clair_learn_free_pass(&newest);
 }
 
+/* An answer that did not hold: there may be more ranks here than had opened anything. */
+static bool more_ranks(struct clair_learn *l, const uint32_t *ids, size_t count,
+		       uint32_t *folder, struct clair_words *words)
+{
+	struct clair_words answer = { 0 };
+
+	pthread_mutex_lock(&l->lock);
+	int r = clair_words_copy(&answer, &l->answer);
+	*folder = l->answer_folder;
+	pthread_mutex_unlock(&l->lock);
+	bool yes = r == 0 && clair_learn_more_ranks(l, &answer, *folder, ids, count, words);
+	clair_words_finish(&answer);
+	return yes;
+}
+
 /* Compares the newest opens with the earlier run. */
 static bool recall(struct clair_learn *l)
 {
@@ -320,8 +334,13 @@ static bool recall(struct clair_learn *l)
 		count++;
 	}
 	pthread_mutex_unlock(&l->lock);
-	bool yes = count >= recall_at[0] &&
-		   clair_learn_recall(l, ids, count, &folder, &words, &of_opens);
+	bool yes = count >= recall_at[0] && more_ranks(l, ids, count, &folder, &words);
+	if (!yes)
+		clair_words_finish(&words);
+	of_opens = false;
+	if (!yes)
+		yes = count >= recall_at[0] &&
+		      clair_learn_recall(l, ids, count, &folder, &words, &of_opens);
 	if (yes)
 		clair_learn_hand_over(l, folder, &words, of_opens, NULL);
 	clair_words_finish(&words);

@@ -19,6 +19,12 @@
 #define CLAIR_LEARN_START 256
 /* Samples of each worker's that a hypothesis is held against. */
 #define CLAIR_LEARN_NTH 16u
+/* Of so many opens those that must lie together in an order. */
+static inline uint32_t clair_learn_most(uint32_t count)
+{
+	return count - count / 6;
+}
+
 /* Local ranks are below this. */
 #define CLAIR_LEARN_RANKS 4096
 /* The most files of one sample. */
@@ -89,7 +95,7 @@ struct clair_learn {
 	} threads[64]; /* that opened something lately */
 	unsigned thread_count;
 	bool answered_opens; /* the answer is the opens of an earlier run */
-	struct clair_words answer; /* that settled it, to be remembered */
+	struct clair_words answer; /* that settled it; kept when it does not hold any more */
 	uint32_t answer_folder;
 	uint32_t world; /* of the readers' environment; 0: unknown */
 	bool given_world;
@@ -168,9 +174,10 @@ int clair_learn_order(const struct clair_pass *p, const struct learn_deal *deal,
  * CLAIR_LEARN_NTH samples of each worker, else the first COUNT files of the order. */
 bool clair_learn_follows(const struct learn_start *start, const struct learn_deal *deal,
 			 uint32_t samples, const uint32_t *files, uint32_t count, bool known);
-/* Whether most of the COUNT opens that MARK (by id) lie together in ORDER, by no accident over
- * TRIALS orders; BEGIN is the first. */
-bool clair_learn_lies_in(const uint8_t *mark, uint32_t count, const uint32_t *order,
+/* Whether NEEDED of the COUNT opens that MARK (by id) lie together in ORDER, by no accident
+ * over 10^TRIALS orders; BEGIN is the first. */
+bool clair_learn_lies_in(const uint8_t *mark, uint32_t count, uint32_t needed,
+			 const uint32_t *order,
 			 uint32_t length, uint32_t files, double trials, uint32_t *begin);
 
 /* --- learn_try.c: lists ------------------------------------------------------------------------ */
@@ -193,5 +200,11 @@ void clair_learn_unload(struct clair_learn *l);
 /* Whether the last COUNT opens are of the earlier run. */
 bool clair_learn_recall(struct clair_learn *l, const uint32_t *ids, size_t count,
 			uint32_t *folder, struct clair_words *words, bool *of_opens);
+
+/* Whether the last COUNT opens are of several ranks of an answer that had fewer: ANSWER, over
+ * FOLDER, has several. WORDS (empty before) is the same with the ranks that were seen. */
+bool clair_learn_more_ranks(struct clair_learn *l, const struct clair_words *answer,
+			    uint32_t folder, const uint32_t *ids, size_t count,
+			    struct clair_words *words);
 
 #endif

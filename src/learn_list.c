@@ -173,13 +173,14 @@ bool clair_learn_follows(const struct learn_start *s, const struct learn_deal *d
 	return false;
 }
 
-bool clair_learn_lies_in(const uint8_t *mark, uint32_t count, const uint32_t *order,
-			 uint32_t length, uint32_t files, double trials, uint32_t *begin)
+bool clair_learn_lies_in(const uint8_t *mark, uint32_t count, uint32_t needed,
+			 const uint32_t *order, uint32_t length, uint32_t files,
+			 double trials, uint32_t *begin)
 {
-	uint32_t needed = count - count / 6, n = 0;
+	uint32_t n = 0;
 	autofree uint32_t *at = malloc((needed + 1ul) * sizeof *at);
 
-	if (!at || needed < 8)
+	if (!at || needed < 8 || needed > count)
 		return false;
 	/* The last NEEDED places of marked files, in a ring. */
 	for (uint32_t i = 0; i < length; i++) {

@@ -156,8 +156,9 @@ static bool epoch_is(struct clair_learn *l, const struct compare *c, uint64_t ep
 	clair_stream_samples(l->memory.stream, &files);
 	if (merge_ranks(l->memory.stream, epoch, ranks, count, &order) == 0) {
 		*effort += order.count;
-		yes = clair_learn_lies_in(c->mark, c->count, order.at, (uint32_t)order.count,
-					  files, log10(EPOCHS * (RANKS + 1.)), &begin);
+		yes = clair_learn_lies_in(c->mark, c->count, clair_learn_most(c->count), order.at,
+					  (uint32_t)order.count, files,
+					  log10(EPOCHS * (RANKS + 1.)), &begin);
 	}
 	clair_indices_finish(&order);
 	return yes;
@@ -210,8 +211,8 @@ static bool recall_opens(struct clair_learn *l, const struct compare *c, uint32_
 		for (uint32_t i = 0; i < count; i++)
 			ids[i] = l->memory.ids[ids[i]];
 		uint32_t files = count < o->samples ? count : o->samples;
-		yes = clair_learn_lies_in(c->mark, c->count, ids, count, files, trials,
-					  &begin);
+		yes = clair_learn_lies_in(c->mark, c->count, clair_learn_most(c->count), ids, count,
+					  files, trials, &begin);
 		if (yes)
 			break;
 	}
@@ -245,4 +246,77 @@ bool clair_learn_recall(struct clair_learn *l, const uint32_t *ids, size_t count
 	clair_words_finish(words);
 	*of_opens = true;
 	return recall_opens(l, &c, folder, words);
+}
+
+/* --- ranks that came later ---------------------------------------------------------------------- */
+
+static bool has_rank(const struct clair_stream *s, uint32_t rank)
+{
+	size_t count;
+	const uint32_t *ranks = clair_stream_ranks(s, &count);
+
+	for (size_t i = 0; i < count; i++)
+		if (ranks[i] == rank)
+			return true;
+	return false;
+}
+
+/* The ranks that S has, and those of EPOCH that have some of the opens: TEXT, "0,2". Returns how
+ * many of them S has not. */
+static uint32_t ranks_in(struct clair_learn *l, struct clair_stream *s, uint64_t epoch,
+			 const struct compare *c, char *text, size_t size)
+{
+	uint32_t world = clair_stream_world(s), files = 0, fresh = 0, begin;
+	size_t n = 0;
+
+	clair_stream_samples(s, &files);
+	text[0] = '\0';
+	for (uint32_t r = 0; r < world && n + 8 < size && !atomic_load(&l->cancel); r++) {
+		bool in = has_rank(s, r);
+		struct clair_epoch *e;
+
+		if (!in && clair_stream_epoch(s, epoch, r, &e) == 0) {
+			/* They share the opens about evenly, however many there are. */
+			for (uint32_t share = 1; share <= 8 && !in; share *= 2)
+				in = clair_learn_lies_in(c->mark, c->count,
+							 c->count / share * 3 / 4, e->ids,
+							 e->count, files,
+							 log10(EPOCHS * RANKS * 4.), &begin);
+			fresh += in;
+			clair_epoch_put(e);
+		}
+		if (in)
+			n += (size_t)snprintf(text + n, size - n, "%s%u", n ? "," : "", r);
+	}
+	return fresh;
+}
+
+bool clair_learn_more_ranks(struct clair_learn *l, const struct clair_words *answer,
+			    uint32_t folder, const uint32_t *ids, size_t count,
+			    struct clair_words *words)
+{
+	const char *world = clair_words_get(answer, "world");
+	uint32_t ranks = world ? (uint32_t)strtoul(world, NULL, 10) : 0;
+	autofree uint8_t *mark = calloc(1, clair_catalog_count(l->config.catalog));
+	struct compare c = { .mark = mark };
+	struct clair_stream *stream = NULL;
+	char text[1024] = "", *error = NULL;
+	bool yes = false;
+
+	if (!mark || ranks < 2 || ranks > RANKS || clair_words_get(&l->given, "ranks"))
+		return false;
+	for (size_t i = 0; i < count; i++) {
+		c.count += !mark[ids[i]];
+		mark[ids[i]] = 1;
+	}
+	if (clair_stream_new(l->config.catalog, folder, answer, &stream, &error) == 0 &&
+	    clair_stream_known(stream)) {
+		uint64_t first = clair_stream_first_epoch(stream);
+		for (uint64_t e = first; e < first + EPOCHS && !yes; e++)
+			yes = ranks_in(l, stream, e, &c, text, sizeof text) > 0;
+	}
+	clair_stream_free(stream);
+	free(error);
+	return yes && clair_words_copy(words, answer) == 0 &&
+	       clair_words_set(words, "ranks", text) == 0;
 }
