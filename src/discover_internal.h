@@ -144,4 +144,7 @@ bool clair_try_early_draws(struct trial *t);
 /* The same after a model was made: the few most usual seeds, the models that are known. */
 bool clair_try_model_draws(struct trial *t, size_t numberings);
 
+/* All seeds of CPython's generator, as fastai's epochs have one each. */
+bool clair_try_python(struct trial *t);
+
 #endif

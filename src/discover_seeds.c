@@ -42,7 +42,21 @@ struct guess {
 	const struct trial *trial;
 	struct numbering *n;
 	double extra;
+	int (*prefix)(const struct clair_seed_target *t, uint32_t seed, uint32_t count,
+		      uint32_t *entries);
 };
+
+static int torch_prefix(const struct clair_seed_target *t, uint32_t seed, uint32_t count,
+			uint32_t *entries)
+{
+	return clair_seed_prefix(seed, t->n, t->skip, count, entries);
+}
+
+static int python_prefix(const struct clair_seed_target *t, uint32_t seed, uint32_t count,
+			 uint32_t *entries)
+{
+	return clair_python_prefix(seed, t->n, count, entries);
+}
 
 struct guesses {
 	struct clair_seed_target *targets;
@@ -70,7 +84,7 @@ static bool follows(void *arg, const struct clair_seed_target *t, uint32_t seed)
 	uint32_t count = t->n < LOOKED_AT ? t->n : LOOKED_AT, own = rank_entries(t);
 	autofree uint32_t *entries = malloc(sizeof *entries * (count + 1ul));
 
-	if (!entries || clair_seed_prefix(seed, t->n, t->skip, count, entries) < 0)
+	if (!entries || g->prefix(t, seed, count, entries) < 0)
 		return false;
 	for (uint32_t k = 0; k < own; k++)
 		entries[k] = entries[t->rank + k * t->world];
@@ -83,7 +97,7 @@ static void add_target(struct guesses *g, const struct trial *t, struct numberin
 {
 	struct guess *guess = &g->guesses[g->count];
 
-	*guess = (struct guess){ t, n, extra };
+	*guess = (struct guess){ t, n, extra, torch_prefix };
 	target.n = n->count;
 	target.arg = guess;
 	/* By what was opened at all. */
@@ -143,38 +157,52 @@ static int find_ranks(struct trial *t, uint32_t seed, char *ranks, size_t size)
 	return 0;
 }
 
-/* One of two seeds in a row that do not count up: both are draws of a usual default generator,
- * DISTANCE apart? Wrong with a chance of 10^-9 over all that is looked at. */
+/* Two seeds in a row that do not count up: are both draws of a usual default generator? By
+ * accident with a chance of 10^-9 over all that is looked at. */
 #define NEAR_DRAWS 65536u
 #define NEAR_DISTANCE 2048u
 #define FAR_DRAWS 200000000u
 #define FAR_DISTANCE 16u
 
-static bool find_draws(const struct trial *t, uint32_t first, uint32_t second, uint64_t *seed,
-		       uint64_t *at, uint64_t *distance)
+struct draws {
+	uint64_t seed, at, distance;
+};
+
+/* Of one generator: before draw END, at most FARTHEST apart, by a multiple of UNIT. */
+static bool find_draws_of(const struct trial *t, uint32_t first, uint32_t second, uint64_t end,
+			  uint64_t farthest, uint64_t unit, struct draws *draws)
+{
+	uint64_t seen = UINT64_MAX;
+	struct clair_mt mt;
+
+	clair_mt_seed(&mt, (uint32_t)draws->seed);
+	for (uint64_t k = 0; k < end; k++) {
+		uint32_t u = clair_mt_u32(&mt);
+		if (k % (1u << 24) == 0 && atomic_load(&t->d->cancel))
+			return false;
+		if (u == first)
+			seen = k;
+		if (u != second || seen >= k || k - seen > farthest || (k - seen) % unit)
+			continue;
+		draws->at = k;
+		draws->distance = k - seen;
+		return true;
+	}
+	return false;
+}
+
+static bool find_draws(const struct trial *t, uint32_t first, uint32_t second,
+		       struct draws *draws)
 {
 	for (size_t i = 0; i < clair_usual_seed_count; i++) {
-		bool far = i < FEW_GENERATORS;
-		uint64_t seen = UINT64_MAX;
-		struct clair_mt mt;
-
-		clair_mt_seed(&mt, (uint32_t)clair_usual_seeds[i]);
-		for (uint64_t k = 0; k < (far ? FAR_DRAWS : NEAR_DRAWS); k++) {
-			uint32_t u = clair_mt_u32(&mt);
-			if (k % (1u << 24) == 0 && atomic_load(&t->d->cancel))
-				return false;
-			if (u == first)
-				seen = k;
-			uint64_t d = seen < k ? k - seen : 0;
-			if (u != second || !d ||
-			    (d > (k < NEAR_DRAWS ? NEAR_DISTANCE : FAR_DISTANCE)) ||
-			    (k >= NEAR_DRAWS && d % 2))
-				continue;
-			*seed = clair_usual_seeds[i];
-			*at = k;
-			*distance = d;
+		draws->seed = clair_usual_seeds[i];
+		if (find_draws_of(t, first, second, NEAR_DRAWS, NEAR_DISTANCE, 1, draws))
 			return true;
-		}
+	}
+	for (size_t i = 0; i < FEW_GENERATORS; i++) {
+		draws->seed = clair_usual_seeds[i];
+		if (find_draws_of(t, first, second, FAR_DRAWS, FAR_DISTANCE, 2, draws))
+			return true;
 	}
 	return false;
 }
@@ -207,14 +235,14 @@ static bool answer_seed(struct trial *t, uint32_t seed)
 	/* A small seed was given by somebody, and counts up. */
 	bool stranger = d->has_last_seed && seed >= SMALL && last >= SMALL && seed != last &&
 			seed != last + 1;
-	uint64_t generator, at, distance;
+	struct draws draws;
 	char ranks[512];
 
 	d->has_last_seed = true;
 	d->last_seed = seed;
 	if (stranger && t->world == 1 &&
-	    find_draws(t, last, seed, &generator, &at, &distance) &&
-	    answer_draw(t, generator, at, distance))
+	    find_draws(t, last, seed, &draws) &&
+	    answer_draw(t, draws.seed, draws.at, draws.distance))
 		return true;
 	if (clair_trial_answer(t, "torch-distributed", seed, true) < 0)
 		return false;
@@ -404,4 +432,32 @@ bool clair_try_model_draws(struct trial *t, size_t numberings)
 			spans[joined++] = spans[i];
 	}
 	return try_draws(t, numberings, FEW_GENERATORS, spans, joined);
+}
+
+bool clair_try_python(struct trial *t)
+{
+	const uint64_t all = 1ull << 32;
+	struct clair_seed_hit hit[HITS];
+	struct guesses g;
+	size_t hits = 0;
+
+	if (!t->count || guesses_init(&g, t->count) < 0)
+		return false;
+	double extra = log10((double)all * 2. * (double)t->count);
+	for (size_t i = 0; i < t->count; i++)
+		add_target(&g, t, &t->all[i], (struct clair_seed_target){ .world = 1 }, extra);
+	for (size_t i = 0; i < g.count; i++)
+		g.guesses[i].prefix = python_prefix;
+	struct clair_seed_query q = { .targets = g.targets, .count = g.count, .end = all,
+				      .threads = t->d->config.threads, .enough = 1,
+				      .cancel = &t->d->cancel };
+	bool yes = g.count && clair_python_search(&q, hit, HITS, &hits) == 0 && hits;
+	if (yes) {
+		t->n = g.guesses[hit[0].target].n;
+		t->world = 1;
+		t->rank = 0;
+		yes = clair_trial_answer(t, "fastai-chain", hit[0].seed, true) == 0;
+	}
+	guesses_finish(&g);
+	return yes;
 }

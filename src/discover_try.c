@@ -306,7 +306,7 @@ static bool try_dear(struct trial *t, bool large, bool dearest)
 	       (t->any_world && clair_try_seeds(t, LIKELY, WORLDS, 0, SMALL_SEEDS)) ||
 	       clair_try_model_draws(t, LIKELY) ||
 	       clair_try_seeds(t, t->count, 1, SMALL_SEEDS, all) ||
-	       (large && try_whole_orders(t)) ||
+	       (large && try_whole_orders(t)) || (dearest && clair_try_python(t)) ||
 	       (t->any_world && dearest &&
 		clair_try_seeds(t, LIKELY, SMALL_WORLDS, SMALL_SEEDS, all));
 }

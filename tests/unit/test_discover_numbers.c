@@ -8,6 +8,7 @@
 
 #include "cleanup.h"
 #include "discover_internal.h"
+#include "mt19937.h"
 #include "seed_search.h"
 #include "stream.h"
 
@@ -218,6 +219,79 @@ Test(discover_numbers, the_default_generator_after_two_epochs)
 	clair_words_finish(&answer.words);
 }
 
+/* A trial over the first 200 of ORDER (of N samples), opened by one thread. */
+struct case_of {
+	struct trial t;
+	struct opened opened;
+	struct numbering n;
+	struct clair_words words;
+	pid_t pids[200];
+};
+
+static void case_init(struct case_of *c, struct clair_discover *d, uint32_t n)
+{
+	*c = (struct case_of){ .n = { .count = n, .ids = malloc(n * sizeof *c->n.ids) } };
+	for (uint32_t i = 0; i < n; i++)
+		c->n.ids[i] = i;
+	cr_assert_eq(clair_opened_init(&c->opened, order, c->pids, 200), 0);
+	cr_assert_eq(clair_numbering_fill(&c->n, &c->opened, n), 0);
+	c->t = (struct trial){ .d = d, .opened = &c->opened, .words = &c->words, .all = &c->n,
+			       .count = 1, .world = 1 };
+}
+
+static void case_finish(struct case_of *c)
+{
+	clair_opened_finish(&c->opened);
+	clair_numbering_finish(&c->n);
+	clair_words_finish(&c->words);
+}
+
+/* Seeds that are found by searching all of them, where the default generator has not been
+ * walked: two in a row say what generator draws them. */
+Test(discover_numbers, two_seeds_of_a_generator)
+{
+	struct answer answer = { 0 };
+	struct clair_discover *d = start(3000, &answer);
+	struct clair_mt mt;
+	struct case_of c;
+	char text[16];
+
+	clair_mt_seed(&mt, 1337);
+	clair_mt_skip(&mt, 5003);
+	for (unsigned k = 0; k < 2; k++) {
+		uint32_t seed = clair_mt_u32(&mt);
+		clair_mt_skip(&mt, 5); /* six an epoch */
+		snprintf(text, sizeof text, "seed=%u", seed);
+		order_of(3000, text, 0, 0, order);
+		case_init(&c, d, 3000);
+		uint64_t begin = seed - seed % 50000;
+		cr_assert(clair_try_seeds(&c.t, 1, 1, begin, begin + 50000));
+		cr_expect_str_eq(clair_words_get(&c.words, "sampler"),
+				 k ? "torch-default" : "torch-distributed");
+		snprintf(text, sizeof text, "%u", seed);
+		cr_expect_str_eq(clair_words_get(&c.words, "seed"), k ? "1337" : text);
+		cr_expect_str_eq(k ? clair_words_get(&c.words, "skip") : "5006", "5006");
+		cr_expect_str_eq(k ? clair_words_get(&c.words, "stride") : "6", "6");
+		case_finish(&c);
+	}
+	clair_discover_free(d);
+}
+
+Test(discover_numbers, fastai_by_its_seed)
+{
+	struct answer answer = { 0 };
+	struct clair_discover *d = start(7390, &answer);
+	struct case_of c;
+
+	order_of(7390, "sampler=fastai-chain;seed=12347", 0, 0, order);
+	case_init(&c, d, 7390);
+	cr_assert(clair_try_python(&c.t));
+	cr_expect_str_eq(clair_words_get(&c.words, "sampler"), "fastai-chain");
+	cr_expect_str_eq(clair_words_get(&c.words, "seed"), "12347");
+	case_finish(&c);
+	clair_discover_free(d);
+}
+
 /* Opens in an order of nobody's, by one thread or several: no answer by what is cheap. With
  * all seeds the chance is the same: the test allows for their number. */
 Test(discover_numbers, noise_has_no_answer)
@@ -226,8 +300,9 @@ Test(discover_numbers, noise_has_no_answer)
 	static pid_t pids[400];
 	uint64_t x = 88172645463325252u;
 
-	for (unsigned round = 0; round < 16; round++) {
-		uint32_t n = 500 + round * round * 80;
+	for (unsigned round = 0; round < 12; round++) {
+		enum effort effort = round % 4 ? QUICK : CHEAP;
+		uint32_t n = 500 + round * round * 130;
 		struct answer answer = { 0 };
 		struct clair_discover *d = start(n, &answer);
 		struct clair_words words = { 0 };
@@ -247,7 +322,7 @@ Test(discover_numbers, noise_has_no_answer)
 		}
 		cr_assert_eq(clair_opened_init(&opened, ids, pids, 200 + 200 * (round % 3 / 2)),
 			     0);
-		cr_expect_not(clair_discover_try(d, &opened, CHEAP, &folder, &words));
+		cr_expect_not(clair_discover_try(d, &opened, effort, &folder, &words));
 		clair_opened_finish(&opened);
 		clair_words_finish(&words);
 		clair_discover_free(d);
