@@ -143,7 +143,6 @@ struct peer_node {
 	bool down; /* its mount process is gone, or it is dead */
 	bool dead; /* no more MPI with it */
 	bool doomed; /* to be declared dead at the next turn of the loop */
-	bool linked; /* there was an MPI message from it or to it */
 	/* sending */
 	struct peer_queue queue, bulk;
 	unsigned batches, sends, bulk_sends, receives; /* operations in flight */

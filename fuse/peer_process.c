@@ -22,9 +22,12 @@
 #define PING (250 * CLAIR_NS_PER_MS)  /* between questions whether a node lives */
 #define SILENCE (1900 * CLAIR_NS_PER_MS)
 #define UNANSWERED 8                  /* questions, at least, before a node is dead */
+#define UNANSWERED_IDLE 24            /* when nothing is outstanding of it: no hurry */
 #define INTEREST (3 * CLAIR_NS_PER_S) /* a node is watched after the last message */
+#define REST (5 * CLAIR_NS_PER_S)     /* after that it is only looked after */
 #define STANDSTILL (30 * CLAIR_NS_PER_S) /* it answers, but its MPI does not move */
 #define FINALIZE_S 2
+#define START_S 120 /* a node that died before would let MPI wait for ever */
 
 static volatile sig_atomic_t told_to_end;
 
@@ -38,6 +41,15 @@ static void on_alarm(int sig)
 {
 	(void)sig;
 	_exit(0); /* somebody does not come to the end: MPI would wait for ever */
+}
+
+static void on_late_start(int sig)
+{
+	static const char line[] = "clairfs-peer: MPI does not come up; going on without peers\n";
+
+	(void)sig;
+	(void)!write(2, line, sizeof line - 1);
+	_exit(1);
 }
 
 void peer_due(struct peer *p, int64_t at)
@@ -133,6 +145,14 @@ static void ask(struct peer *p, struct peer_node *n)
 		n->first_ask = p->now;
 }
 
+/* Between questions to a node that nobody talks to: at most 50 a second to all. */
+static int64_t rest(const struct peer *p)
+{
+	int64_t ns = p->count * 20 * CLAIR_NS_PER_MS;
+
+	return ns > REST ? ns : REST;
+}
+
 /* Asks a node that something is outstanding of, faster at first, since what was rung may
  * have been lost. */
 static void watch(struct peer *p, struct peer_node *n)
@@ -141,10 +161,14 @@ static void watch(struct peer *p, struct peer_node *n)
 
 	if (!outstanding(n))
 		n->moved = p->now;
-	if (!busy && (!n->linked || p->now - n->used > INTEREST)) {
-		n->asks = n->unanswered = 0;
-		n->ask_at = 0;
-		return;
+	if (!busy && p->now - n->used > INTEREST && !n->unanswered) {
+		int64_t next = n->heard + rest(p);
+		n->asks = 0;
+		if (p->now < next) {
+			n->ask_at = 0;
+			peer_due(p, next);
+			return;
+		}
 	}
 	if (p->now - n->moved > STANDSTILL) {
 		peer_doom(p, n, "its MPI stands still");
@@ -156,7 +180,8 @@ static void watch(struct peer *p, struct peer_node *n)
 	if (p->now >= n->ask_at) {
 		if (n->heard > n->ask_at - gap && !busy)
 			n->unanswered = 0;
-		else if (n->unanswered >= UNANSWERED && p->now - n->first_ask > patience(n)) {
+		else if (n->unanswered >= (busy ? UNANSWERED : UNANSWERED_IDLE) &&
+			 p->now - n->first_ask > patience(n)) {
 			peer_doom(p, n, "no answer");
 			return;
 		} else {
@@ -332,7 +357,7 @@ static int meet(struct peer *p)
 		n->bulk.last = &n->bulk.first;
 		n->heads_last = &n->heads;
 		n->in_last = &n->in;
-		n->moved = p->now;
+		n->moved = n->heard = p->now;
 	}
 	return 0;
 }
@@ -368,6 +393,8 @@ int main(int argc, char **argv)
 	/* We sleep ourselves; where the cores are busy every yield costs a round of all others. */
 	setenv("OMPI_MCA_mpi_yield_when_idle", "0", 1);
 	prctl(PR_SET_TIMERSLACK, 1000UL);
+	signal(SIGALRM, on_late_start);
+	alarm(START_S);
 	int provided;
 	if (MPI_Init_thread(NULL, NULL, MPI_THREAD_SINGLE, &provided) != MPI_SUCCESS)
 		return 1;
@@ -378,6 +405,7 @@ int main(int argc, char **argv)
 		fprintf(stderr, "clairfs-peer: MPI does not bring the nodes together\n");
 		_exit(1);
 	}
+	alarm(0);
 	sigemptyset(&ends);
 	sigaddset(&ends, SIGTERM);
 	sigaddset(&ends, SIGINT);

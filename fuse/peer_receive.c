@@ -90,6 +90,8 @@ static void take_batch(struct peer *p, struct peer_node *n, const char *bytes, s
 	peer_acked(p, n, head.taken);
 	if (head.flags & PEER_ASK)
 		n->asked = true;
+	if (head.entries)
+		n->used = p->now;
 	size_t at = sizeof head;
 	for (unsigned i = 0; i < head.entries; i++) {
 		size_t used = take_entry(p, n, bytes + at, size - at);
@@ -293,8 +295,7 @@ static void take_head(struct peer *p, MPI_Message *message, const MPI_Status *st
 	n->heads_last = &h->next;
 	n->batches_received++;
 	n->unanswered = 0;
-	n->heard = n->moved = n->used = p->now;
-	n->linked = true;
+	n->heard = n->moved = p->now;
 	p->active = p->now;
 	struct peer_op op = { .kind = PEER_OP_HEAD, .node = n, .head = h };
 	int done = 0;

@@ -189,7 +189,8 @@ static void send_batch(struct peer *p, struct peer_node *n, bool ask)
 		}
 		large = rest;
 	}
-	n->used = p->now;
+	if (head.entries)
+		n->used = p->now;
 	p->active = p->now;
 	peer_ring_soon(p, n);
 }
