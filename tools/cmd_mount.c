@@ -117,6 +117,19 @@ static int stay(const struct mount *m, pid_t daemon)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : CLI_FAILURE;
 }
 
+/* Several that cover the same folder would see each other's mounts. */
+static int check_launch(const struct mount *m)
+{
+	const char *local = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
+
+	if (m->cli->options.peers && clair_job_launched() && local && atoi(local) > 1 &&
+	    !strcmp(m->source, m->mountpoint))
+		return cli_mistake("the launcher starts %s mounts over %s on this node; one a node is "
+				   "right: mpirun -N 1",
+				   local, m->source);
+	return CLI_OK;
+}
+
 /* Under MPI the peer process comes first: its place in the job is this process's. */
 static void start_peer(struct mount *m)
 {
@@ -192,6 +205,8 @@ int cmd_mount(int argc, char **argv)
 	struct mount m = { .cli = &cli, .source_fd = -1 };
 	status = find_places(&m);
 	m.link = -1;
+	if (status == CLI_OK)
+		status = check_launch(&m);
 	if (status == CLI_OK)
 		start_peer(&m);
 	if (status == CLI_OK)
