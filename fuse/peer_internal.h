@@ -155,6 +155,7 @@ struct peer_node {
 	uint64_t taken, reported, batches_received, batches_rung;
 	/* liveness, doorbell: CLOCK_MONOTONIC ns, 0 never */
 	int64_t heard, used, moved, ring_at, rung_at, ack_at, ask_at, first_ask;
+	int64_t silent_since; /* it does not answer since then; 0: it does */
 	unsigned unanswered, asks, verify_tries;
 	struct sockaddr_in address;
 	bool reachable;   /* its doorbell answered */

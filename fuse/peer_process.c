@@ -25,6 +25,7 @@
 #define UNANSWERED_IDLE 24            /* when nothing is outstanding of it: no hurry */
 #define INTEREST (3 * CLAIR_NS_PER_S) /* a node is watched after the last message */
 #define REST (5 * CLAIR_NS_PER_S)     /* after that it is only looked after */
+#define GIVE_UP (20 * CLAIR_NS_PER_S)    /* a silent node is dead after that */
 #define STANDSTILL (30 * CLAIR_NS_PER_S) /* it answers, but its MPI does not move */
 #define FINALIZE_S 2
 #define START_S 120 /* a node that died before would let MPI wait for ever */
@@ -153,15 +154,48 @@ static int64_t rest(const struct peer *p)
 	return ns > REST ? ns : REST;
 }
 
+static void tell_silent(struct peer *p, const struct peer_node *n)
+{
+	peer_tell(p,
+		  (struct clair_link_frame){ .kind = CLAIR_LINK_STATE,
+					     .flags = n->silent_since ? CLAIR_LINK_SILENT : 0,
+					     .node = n->id },
+		  NULL, -1);
+}
+
+/* N was not heard for too long: stopped, overloaded, or its link is down. What is under way stays
+ * so, since MPI goes on where it was when the node is back. */
+static void no_answer(struct peer *p, struct peer_node *n)
+{
+	if (!n->silent_since) {
+		n->silent_since = p->now;
+		if (!n->down)
+			tell_silent(p, n);
+	} else if (p->now - n->silent_since > GIVE_UP) {
+		peer_doom(p, n, "no answer");
+	}
+}
+
+/* TCP's own pauses have grown with the silence: it may take as long again. */
+static void answers_again(struct peer *p, struct peer_node *n)
+{
+	n->moved = p->now + (p->now - n->silent_since);
+	n->silent_since = 0;
+	if (!n->down)
+		tell_silent(p, n);
+}
+
 /* Asks a node that something is outstanding of, faster at first, since what was rung may
  * have been lost. */
 static void watch(struct peer *p, struct peer_node *n)
 {
 	bool busy = outstanding(n) || peer_bulk_waits_for(p, n);
 
-	if (!outstanding(n))
-		n->moved = p->now;
-	if (!busy && p->now - n->used > INTEREST && !n->unanswered) {
+	if (n->silent_since && n->heard > n->silent_since)
+		answers_again(p, n);
+	if (!outstanding(n) || n->silent_since)
+		n->moved = p->now > n->moved ? p->now : n->moved;
+	if (!busy && p->now - n->used > INTEREST && !n->unanswered && !n->silent_since) {
 		int64_t next = n->heard + rest(p);
 		n->asks = 0;
 		if (p->now < next) {
@@ -178,15 +212,16 @@ static void watch(struct peer *p, struct peer_node *n)
 	if (!n->ask_at)
 		n->ask_at = p->now + gap;
 	if (p->now >= n->ask_at) {
+		if (n->unanswered >= (busy ? UNANSWERED : UNANSWERED_IDLE) &&
+		    p->now - n->first_ask > patience(n)) {
+			no_answer(p, n);
+			if (n->doomed)
+				return;
+		}
 		if (n->heard > n->ask_at - gap && !busy)
 			n->unanswered = 0;
-		else if (n->unanswered >= (busy ? UNANSWERED : UNANSWERED_IDLE) &&
-			 p->now - n->first_ask > patience(n)) {
-			peer_doom(p, n, "no answer");
-			return;
-		} else {
+		else
 			ask(p, n);
-		}
 		n->asks++;
 		n->ask_at = p->now + gap;
 	}
@@ -237,7 +272,7 @@ static void tick(struct peer *p)
 		if (i == p->self)
 			continue;
 		tick_node(p, &p->nodes[i]);
-		alone = alone && p->nodes[i].down;
+		alone = alone && (p->nodes[i].down || p->nodes[i].silent_since);
 	}
 	if (p->gone) {
 		if (!p->op_count)

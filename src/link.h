@@ -36,7 +36,8 @@ enum clair_link_kind {
 	CLAIR_LINK_SENT,       /* token; DEAD when the node is down. The payload's region may
 				  be written to again */
 	CLAIR_LINK_UNLANDED,   /* key */
-	CLAIR_LINK_STATE,      /* node: is down (DEAD), for good */
+	CLAIR_LINK_STATE,      /* node: is down (DEAD), for good; does not answer at present
+				  (SILENT); neither: it answers again */
 	CLAIR_LINK_BULKED,     /* node: sender; length; a memfd comes with it */
 	CLAIR_LINK_END,        /* another node said BYE, or the job was told to end */
 };
@@ -44,6 +45,7 @@ enum clair_link_kind {
 enum {
 	CLAIR_LINK_DEAD = 1,
 	CLAIR_LINK_LOST = 2,
+	CLAIR_LINK_SILENT = 4,
 };
 
 /* The head of every packet; SMALL bytes follow. Host order: both ends are one machine. */

@@ -289,17 +289,48 @@ garbage:
 	log_debug("node %u sent what is no message", f->node);
 }
 
-static void got_state(struct clair_peers *p, uint32_t node)
+/* A silent node is up again, with all that it kept. lock */
+static void back(struct clair_peers *p, uint32_t node)
+{
+	struct node *n = &p->nodes[node];
+	bool degraded = false;
+
+	n->silent = false;
+	n->up = true;
+	n->slow_until = n->slow_ns = 0;
+	p->alive[node / 64] |= 1ull << node % 64;
+	for (uint32_t i = 0; i < p->count; i++)
+		degraded = degraded || !p->nodes[i].up;
+	atomic_store(&p->degraded, degraded);
+	pthread_cond_broadcast(&p->changed);
+	log_warning("node %u on %s answers again", node, n->info ? n->info->host : "");
+}
+
+/* Silence counts once all have agreed: before it a node that was left out could come back. */
+static void got_state(struct clair_peers *p, uint32_t node, uint32_t flags)
 {
 	autolock(&p->lock);
-	if (!peers_is_up(p, node))
+	if (node >= p->count || p->closed || node == p->self)
 		return;
-	const struct clair_peer_info *info = p->nodes[node].info;
+	struct node *n = &p->nodes[node];
+	bool dead = flags & CLAIR_LINK_DEAD, silent = flags & CLAIR_LINK_SILENT;
+	if (n->silent && !silent) {
+		n->silent = false;
+		if (dead)
+			log_warning("node %u is gone for good", node);
+		else
+			back(p, node);
+		return;
+	}
+	if (!n->up || !(dead || (silent && p->placement)))
+		return;
 	if (!p->byed)
-		log_warning("node %u%s%s is gone: what it kept comes from the source, and finds "
+		log_warning("node %u%s%s %s: what it kept comes from the source, and finds "
 			    "new homes",
-			    node, info ? " on " : "", info ? info->host : "");
+			    node, n->info ? " on " : "", n->info ? n->info->host : "",
+			    dead ? "is gone" : "does not answer");
 	peers_down(p, node);
+	n->silent = !dead;
 }
 
 static void take_frame(struct clair_peers *p, const struct clair_link_frame *f,
@@ -324,8 +355,7 @@ static void take_frame(struct clair_peers *p, const struct clair_link_frame *f,
 		peers_got_unlanded(p, f->key);
 		break;
 	case CLAIR_LINK_STATE:
-		if (f->flags & CLAIR_LINK_DEAD)
-			got_state(p, f->node);
+		got_state(p, f->node, f->flags);
 		break;
 	case CLAIR_LINK_BULKED: {
 		autolock(&p->lock);
@@ -362,8 +392,10 @@ void clair_peers_closed(struct clair_peers *p)
 	pthread_mutex_lock(&p->lock);
 	p->calling++;
 	bool others = p->count > 1 && !p->byed && !p->closed;
-	for (uint32_t i = 0; i < p->count; i++)
+	for (uint32_t i = 0; i < p->count; i++) {
 		peers_down(p, i);
+		p->nodes[i].silent = false;
+	}
 	p->closed = true;
 	pthread_cond_broadcast(&p->changed);
 	pthread_mutex_unlock(&p->lock);

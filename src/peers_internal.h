@@ -70,12 +70,18 @@ struct answer {
 
 struct node {
 	bool up;       /* takes part and answers */
+	bool silent;   /* not up, but it may be again: it takes part */
 	bool told;     /* its info is there */
 	bool done;     /* its command has ended */
 	int64_t heard; /* monotonic ns of its last message */
 	int64_t slow_until, slow_ns; /* the next pause; twice the one before while silent */
 	uint64_t answered; /* the highest key of which something was heard */
 	unsigned outstanding; /* requests to it */
+	uint64_t waiting; /* bytes of those that it does not fetch itself first */
+	/* What came of it since when; whether that is far too little for what waits. */
+	int64_t window_at;
+	uint64_t window_in;
+	bool crawls;
 	uint64_t requests, failures, timeouts;
 	uint64_t in, out, samples_in, samples_out; /* bytes */
 	uint64_t ram, cache;                       /* bytes that it holds, as it says */

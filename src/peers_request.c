@@ -25,6 +25,12 @@
 #define OVERTAKEN_NS (500 * CLAIR_NS_PER_MS)
 #define SLOW_MOST_NS (60 * CLAIR_NS_PER_S)
 #define EARLY_MOST 4096u
+/* A node crawls when what it gave in WINDOW_NS is so little that what waits for it would take more
+ * than CRAWL_S seconds (a busy one gives that in one); then nobody waits longer than CRAWL_NS. */
+#define WINDOW_NS (500 * CLAIR_NS_PER_MS)
+#define CRAWL_NS CLAIR_NS_PER_S
+#define CRAWL_S 6.0
+#define CRAWL_RATE 1000.0 /* bytes/s at least: 0 is not known */
 
 static struct request *find(struct clair_peers *p, uint64_t key)
 {
@@ -111,11 +117,11 @@ void peers_got_coming(struct clair_peers *p, uint16_t node, uint64_t request)
 	autolock(&p->lock);
 	struct request *q = find(p, request);
 
-	if (!q || q->node != node)
+	if (!q || q->node != node || q->state == R_LIMBO || q->coming)
 		return;
-	if (!q->coming)
-		heard_of(p, q);
+	heard_of(p, q);
 	q->coming = true;
+	p->nodes[node].waiting -= q->size;
 }
 
 void peers_got_unlanded(struct clair_peers *p, uint64_t key)
@@ -174,8 +180,26 @@ void peers_end_all(struct clair_peers *p)
 
 /* --- asking -------------------------------------------------------------------------- */
 
+/* Whether N gives far too little; its bandwidth is known then, before its answers tell. lock */
+static bool crawls(struct node *n, int64_t now)
+{
+	int64_t ns = now - n->window_at;
+
+	if (ns < WINDOW_NS)
+		return n->crawls;
+	double rate = (double)(n->in - n->window_in) * 1e9 / (double)ns;
+	n->crawls = (double)n->waiting > CRAWL_S * rate;
+	n->window_at = now;
+	n->window_in = n->in;
+	if (n->crawls && (n->rate <= 0 || rate < n->rate)) {
+		n->rate = rate > CRAWL_RATE ? rate : CRAWL_RATE;
+		n->measured = n->measured > MEASURED_BYTES ? n->measured : MEASURED_BYTES;
+	}
+	return n->crawls;
+}
+
 /* A slot for a request to NODE: waits for room. lock */
-static int claim(struct clair_peers *p, uint16_t node, struct request **out)
+static int claim(struct clair_peers *p, uint16_t node, size_t size, struct request **out)
 {
 	struct node *n = &p->nodes[node];
 	struct timespec deadline = clair_deadline(SILENCE_NS);
@@ -186,6 +210,8 @@ static int claim(struct clair_peers *p, uint16_t node, struct request **out)
 			return -EHOSTDOWN;
 		if (n->outstanding < OUTSTANDING)
 			break;
+		if (crawls(n, clair_now_ns()))
+			return -EHOSTDOWN;
 		if (pthread_cond_timedwait(&p->changed, &p->lock, &deadline) == ETIMEDOUT)
 			return -ETIMEDOUT;
 	}
@@ -209,7 +235,12 @@ static int claim(struct clair_peers *p, uint16_t node, struct request **out)
 	q->coming = q->landed = false;
 	q->overtaken = 0;
 	q->buffer = NULL;
-	n->outstanding++;
+	if (!n->outstanding++) {
+		n->window_at = clair_now_ns();
+		n->window_in = n->in;
+		n->crawls = false;
+	}
+	n->waiting += size;
 	n->requests++;
 	*out = q;
 	return 0;
@@ -238,8 +269,9 @@ static void await(struct clair_peers *p, struct request *q, int64_t begun)
 		if (!q->coming && n->answered > q->key && !q->overtaken)
 			q->overtaken = now;
 		bool lost = !q->coming && q->overtaken && now - q->overtaken > OVERTAKEN_NS;
-		if (now - begun > PATIENCE_NS || lost || (!q->coming && silent)) {
-			if (silent)
+		bool late = !q->coming && now - begun > CRAWL_NS && crawls(n, now);
+		if (now - begun > PATIENCE_NS || lost || late || (!q->coming && silent)) {
+			if (silent || (late && now - since > CRAWL_NS))
 				call_slow(n, now);
 			n->timeouts++;
 			finish(q, -ETIMEDOUT);
@@ -304,7 +336,7 @@ int clair_peers_fetch(struct clair_peers *p, uint16_t node, uint32_t id, uint32_
 		return node < p->count ? -ENOBUFS : -EHOSTDOWN;
 	}
 	pthread_mutex_lock(&p->lock);
-	int r = claim(p, node, &q);
+	int r = claim(p, node, size, &q);
 	if (r == 0) {
 		q->id = id;
 		q->piece = piece;
@@ -330,6 +362,7 @@ int clair_peers_fetch(struct clair_peers *p, uint16_t node, uint32_t id, uint32_
 	r = q->status;
 	struct node *n = &p->nodes[node];
 	n->outstanding--;
+	n->waiting -= q->coming ? 0 : size;
 	account(n, q, begun, clair_now_ns());
 	pthread_cond_broadcast(&p->changed);
 	bool limbo = false;

@@ -92,7 +92,7 @@ cluster_mpirun() {
 	shift
 	for i in "${!CLUSTER_PIDS[@]}"; do hosts+=,$(cluster_address "$i"); done
 	TMPDIR=$CLUSTER within "${CLUSTER_LIMIT:-150}" nsenter -t "$CLUSTER_BRIDGE" -n -- mpirun \
-		--enable-recovery \
+		${CLUSTER_RECOVERY---enable-recovery} \
 		--mca plm_rsh_agent "$TOP/tests/lib/netns-agent" --mca plm_rsh_no_tree_spawn 1 \
 		--mca btl tcp,self --mca pml ob1 --mca btl_tcp_if_include 10.77.0.0/24 \
 		--mca oob_tcp_if_include 10.77.0.0/24 \

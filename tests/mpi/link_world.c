@@ -80,9 +80,9 @@ static void take(struct world *w, const struct clair_link_frame *f, const char *
 		w->sents_dead += (f->flags & CLAIR_LINK_DEAD) != 0;
 		break;
 	case CLAIR_LINK_STATE:
-		if (f->node >= w->count || w->dead[f->node])
+		if (f->node >= w->count)
 			world_fail(w, "state of node %u", f->node);
-		w->dead[f->node] = true;
+		w->dead[f->node] = f->flags & (CLAIR_LINK_DEAD | CLAIR_LINK_SILENT);
 		w->dead_at[f->node] = clair_now_ns();
 		break;
 	case CLAIR_LINK_END:
