@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "cleanup.h"
+#include "clock.h"
 #include "log.h"
 
 /* Opens after which it is compared with an earlier run. */
@@ -406,7 +407,20 @@ static void *learn_thread(void *arg)
 		if (!l->wanted || l->settled) {
 			l->finishing = false;
 			pthread_cond_broadcast(&l->change);
-			pthread_cond_wait(&l->change, &l->lock);
+			uint64_t total = l->opens.total;
+			if (l->settled || total == l->saved) {
+				pthread_cond_wait(&l->change, &l->lock);
+				continue;
+			}
+			struct timespec t = clair_deadline(CLAIR_NS_PER_S);
+			bool quiet = pthread_cond_timedwait(&l->change, &l->lock, &t) ==
+				     ETIMEDOUT;
+			/* The end may come without time to save. */
+			if (quiet && !l->settled && total == l->opens.total) {
+				pthread_mutex_unlock(&l->lock);
+				clair_learn_save(l, false);
+				pthread_mutex_lock(&l->lock);
+			}
 			continue;
 		}
 		l->wanted = false;
@@ -552,7 +566,11 @@ int clair_learn_new(const struct clair_learn_config *config, struct clair_learn 
 	l->recording = true;
 	pthread_mutex_init(&l->lock, NULL);
 	pthread_mutex_init(&l->saving, NULL);
-	pthread_cond_init(&l->change, NULL);
+	pthread_condattr_t attribute;
+	pthread_condattr_init(&attribute);
+	pthread_condattr_setclock(&attribute, CLOCK_MONOTONIC);
+	pthread_cond_init(&l->change, &attribute);
+	pthread_condattr_destroy(&attribute);
 	int r = clair_opens_init(&l->opens, config->catalog);
 	if (r == 0 && config->given)
 		r = clair_words_copy(&l->given, config->given);
