@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/openat2.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
@@ -16,6 +17,7 @@
 
 #define ALIGN 4096u
 #define TRIES 4
+#define DROP_AT_ONCE (1 << 20) /* bytes */
 #define PATH_ROOM 8192
 
 #ifndef SYS_cachestat
@@ -34,9 +36,13 @@ struct clair_source_file {
 	struct clair_source *source;
 	uint32_t id;
 	int fd;
-	bool direct; /* O_DIRECT is set now */
-	bool behind; /* pages that our reads brought in: dropped at close */
-	uint64_t size; /* when it was opened */
+	uint64_t size;   /* when it was opened */
+	atomic_bool behind; /* pages that our reads brought in: dropped at close */
+	pthread_mutex_t lock;
+	/* Under lock. The mode is the descriptor's, so of all who read: O_DIRECT is set only
+	 * when nobody else reads, and cleared at any time. */
+	bool direct;
+	unsigned reading;
 };
 
 /* Linux 6.5; a layout of the kernel's. */
@@ -148,6 +154,7 @@ static int open_file(struct clair_source *s, uint32_t id, bool check,
 	f->id = id;
 	f->fd = take_fd(fd);
 	f->size = st.stx_size;
+	pthread_mutex_init(&f->lock, NULL);
 	clair_count(&s->stats->pfs.samples, 1);
 	*out = f;
 	return 0;
@@ -171,7 +178,20 @@ void clair_source_close(struct clair_source_file *f)
 	if (f->behind)
 		posix_fadvise(f->fd, 0, 0, POSIX_FADV_DONTNEED);
 	close(f->fd);
+	pthread_mutex_destroy(&f->lock);
 	free(f);
+}
+
+int clair_source_recheck(struct clair_source_file *f)
+{
+	struct statx st;
+
+	if (statx(f->fd, "", AT_EMPTY_PATH, STATX_TYPE | STATX_SIZE | STATX_MTIME | STATX_NLINK,
+		  &st) < 0)
+		return -errno;
+	return st.stx_nlink && same(clair_catalog_entry(f->source->catalog, f->id), &st) ?
+		       0 :
+		       -ESTALE;
 }
 
 int clair_source_stat(struct clair_source *s, uint32_t id, struct stat *st)
@@ -207,18 +227,36 @@ static bool in_memory(struct clair_source_file *f, size_t size, uint64_t offset)
 	       counts.cache >= (range.length + ALIGN - 1) / ALIGN;
 }
 
+/* lock */
 static void set_direct(struct clair_source_file *f, bool want)
 {
 	struct clair_source *s = f->source;
 
-	if (want == f->direct)
+	if (want == f->direct || (want && f->reading))
 		return;
 	if (want && atomic_load_explicit(&s->no_direct, memory_order_relaxed))
 		return;
+	if (!want && f->reading)
+		atomic_store(&f->behind, true); /* the others' reads leave pages, too */
 	if (fcntl(f->fd, F_SETFL, O_NONBLOCK | (want ? O_DIRECT : 0)) == 0)
 		f->direct = want;
 	else if (want)
 		atomic_store_explicit(&s->no_direct, true, memory_order_relaxed);
+}
+
+/* A read begins, by O_DIRECT if WANT and it can be: whether it is. */
+static bool begin_read(struct clair_source_file *f, bool want)
+{
+	autolock(&f->lock);
+	set_direct(f, want);
+	f->reading++;
+	return f->direct;
+}
+
+static void end_read(struct clair_source_file *f)
+{
+	autolock(&f->lock);
+	f->reading--;
 }
 
 /* What is in memory is read at once: bytes read, 0 when nothing was. */
@@ -229,21 +267,23 @@ static ssize_t read_now(struct clair_source_file *f, void *buffer, size_t size,
 	struct iovec v = { buffer, size };
 
 	if (in_memory(f, size, offset)) {
-		set_direct(f, false);
+		begin_read(f, false);
 		ssize_t n = pread(f->fd, buffer, size, (off_t)offset);
+		end_read(f);
 		return n > 0 ? n : 0;
 	}
 	if (!atomic_load_explicit(&s->no_cachestat, memory_order_relaxed) ||
 	    atomic_load_explicit(&s->no_nowait, memory_order_relaxed))
 		return 0;
-	set_direct(f, false);
+	begin_read(f, false);
 	ssize_t n = preadv2(f->fd, &v, 1, (off_t)offset, RWF_NOWAIT);
+	end_read(f);
 	if (n < 0 && errno == EOPNOTSUPP)
 		atomic_store_explicit(&s->no_nowait, true, memory_order_relaxed);
 	if (n == (ssize_t)size)
 		return n;
 	if (n != 0 && !(n < 0 && errno == EOPNOTSUPP))
-		f->behind = true; /* it started the kernel's read-ahead */
+		atomic_store(&f->behind, true); /* it started the kernel's read-ahead */
 	return n > 0 ? n : 0;
 }
 
@@ -255,9 +295,11 @@ static void reopen(struct clair_source_file *f)
 	clair_count(&f->source->stats->pfs_opens, 1);
 	if (fd < 0)
 		return;
-	close(f->fd);
-	f->fd = fd;
-	f->direct = false;
+	autolock(&f->lock);
+	/* The number stays: others may read from it just now. */
+	if (dup3(fd, f->fd, O_CLOEXEC) >= 0)
+		f->direct = false;
+	close(fd);
 }
 
 static ssize_t read_once(struct clair_source_file *f, void *buffer, size_t size,
@@ -265,17 +307,24 @@ static ssize_t read_once(struct clair_source_file *f, void *buffer, size_t size,
 {
 	bool aligned = !((uintptr_t)buffer % ALIGN) && !(offset % ALIGN) && !(size % ALIGN);
 
-	set_direct(f, aligned);
-	if (!f->direct)
-		f->behind = true;
+	bool direct = begin_read(f, aligned);
 	ssize_t n = pread(f->fd, buffer, size, (off_t)offset);
-	if (n < 0 && errno == EINVAL && f->direct) {
+	int error = n < 0 ? errno : 0;
+	end_read(f);
+	if (error == EINVAL && direct) {
 		atomic_store_explicit(&f->source->no_direct, true, memory_order_relaxed);
-		set_direct(f, false);
-		f->behind = true;
+		begin_read(f, direct = false);
 		n = pread(f->fd, buffer, size, (off_t)offset);
+		error = n < 0 ? errno : 0;
+		end_read(f);
 	}
-	return n < 0 ? -errno : n;
+	if (!direct) {
+		atomic_store(&f->behind, true);
+		/* A large file stays open for long. */
+		if (n >= DROP_AT_ONCE)
+			posix_fadvise(f->fd, (off_t)offset, n, POSIX_FADV_DONTNEED);
+	}
+	return n < 0 ? -error : n;
 }
 
 ssize_t clair_source_read(struct clair_source_file *f, void *buffer, size_t size,

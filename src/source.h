@@ -30,12 +30,15 @@ int clair_source_open(struct clair_source *source, uint32_t id,
 int clair_source_open_changed(struct clair_source *source, uint32_t id,
 			      struct clair_source_file **out);
 void clair_source_close(struct clair_source_file *file); /* takes NULL */
+/* Asks for the attributes of an open file again: 0, -ESTALE: changed or removed, or another
+ * errno. */
+int clair_source_recheck(struct clair_source_file *file);
 int clair_source_stat(struct clair_source *source, uint32_t id, struct stat *st);
 /* Reads until SIZE bytes or the end of the file: bytes read (short only at the end), or a
  * negative errno after retries. What the source's file system holds in memory is read
  * from there (RWF_NOWAIT); else by O_DIRECT where it works and BUFFER and OFFSET are
  * aligned to 4096 (then BUFFER must have room for SIZE rounded up to 4096); else the
- * pages are dropped behind. */
+ * pages are dropped behind. Several threads may read one file. */
 ssize_t clair_source_read(struct clair_source_file *file, void *buffer, size_t size,
 			  uint64_t offset);
 

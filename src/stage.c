@@ -153,12 +153,21 @@ void clair_stage_free(struct clair_stage *st)
 		st->fillings = l->next;
 		free(l);
 	}
-	for (size_t i = 0; i < THROUGH; i++)
-		clair_source_close(st->through[i].file);
 	while (st->larges) {
 		struct large *l = st->larges;
 		st->larges = l->next;
-		free(l);
+		while (l->loaded) {
+			struct flight *f = l->loaded;
+			l->loaded = f->next_spill;
+			flight_put(st, f);
+		}
+		stage_free_large(st, l);
+	}
+	stage_close_files(st);
+	while (st->piece_hashes) {
+		struct piece_hashes *h = st->piece_hashes;
+		st->piece_hashes = h->next;
+		free(h);
 	}
 	for (size_t i = 0; i < st->stream_count; i++) {
 		finish_stream(&st->streams[i]);

@@ -183,17 +183,18 @@ static void damaged(struct clair_stage *st, uint32_t id, const char *where)
 }
 
 static int load_arena(struct clair_stage *st, struct flight *f, uint32_t at, uint64_t hash,
-		      bool hashed, bool whole)
+		      bool hashed)
 {
-	const unsigned char *data = clair_arena_at(st->arena, at);
+	const unsigned char *data =
+		clair_arena_at(st->arena, at) + (uint64_t)f->piece * PIECE;
 
-	if (hashed && whole && XXH3_64bits(data, f->size) != hash) {
+	if (hashed && XXH3_64bits(data, f->size) != hash) {
 		damaged(st, f->id, "memory");
 		autolock(&st->lock);
 		st->samples[f->id].flags &= (uint8_t)~F_ARENA;
 		return -EBADMSG;
 	}
-	f->data = data + (uint64_t)f->piece * PIECE;
+	f->data = data;
 	clair_count(&st->config.stats->ram.samples, f->piece == 0);
 	clair_count(&st->config.stats->ram.bytes, f->size);
 	return 0;
@@ -242,6 +243,10 @@ static int load_disk(struct clair_stage *st, struct flight *f, unsigned disk, bo
 	if (r == -EBADMSG)
 		damaged(st, f->id, clair_disk_path(d));
 	clair_count(&st->config.stats->error_cache, 1);
+	if (r == -EBADMSG && !whole && clair_disk_has(d, f->id)) {
+		f->mend = (uint8_t)(disk + 1); /* the rest of it is good */
+		return r;
+	}
 	autolock(&st->lock);
 	if (st->samples[f->id].disk == disk + 1) {
 		st->samples[f->id].disk = 0;
@@ -253,17 +258,25 @@ static int load_disk(struct clair_stage *st, struct flight *f, unsigned disk, bo
 
 static int load_source(struct clair_stage *st, struct flight *f)
 {
+	bool large = sample_size(st, f->id) > PIECE;
 	struct clair_source_file *file;
+	struct opened *open = NULL;
 
 	int r = allocate(st, f);
 	if (r < 0)
 		return r;
-	r = clair_source_open(st->config.source, f->id, &file);
+	r = large ? stage_file_get(st, f->id, &open) :
+		    clair_source_open(st->config.source, f->id, &file);
 	if (r < 0)
 		return r;
+	if (large)
+		file = stage_file_of(open);
 	size_t ask = (f->size + 4095) & ~(size_t)4095;
 	ssize_t n = clair_source_read(file, f->buffer->data, ask, (uint64_t)f->piece * PIECE);
-	clair_source_close(file);
+	if (large)
+		stage_file_put(st, open);
+	else
+		clair_source_close(file);
 	if (n < 0)
 		return (int)n;
 	/* It ended early: it is not what the catalog says any more. */
@@ -315,6 +328,23 @@ static bool peer_first(struct clair_stage *st, const struct flight *f)
 	       stage_prefers_peer(st, node, f->size);
 }
 
+/* The piece of F was damaged in a directory, and is here again. */
+static void mend(struct clair_stage *st, struct flight *f)
+{
+	unsigned disk = f->mend - 1u;
+
+	f->mend = 0;
+	if (clair_disk_mend(st->config.disks[disk], f->id, f->piece, f->data) == 0 ||
+	    clair_disk_has(st->config.disks[disk], f->id))
+		return;
+	autolock(&st->lock);
+	if (st->samples[f->id].disk != disk + 1)
+		return;
+	st->samples[f->id].disk = 0;
+	if (!stage_has_home(st, f->id))
+		stage_unhomed(st, f->id);
+}
+
 int flight_load(struct clair_stage *st, struct flight *f)
 {
 	uint64_t hash = 0;
@@ -327,18 +357,16 @@ int flight_load(struct clair_stage *st, struct flight *f)
 	uint64_t *hashes = st->hashes; /* only where tiers keep copies */
 	if (x.flags & F_ARENA)
 		at = st->arena_at[f->id];
-	if (x.flags & F_HASHED)
-		hash = hashes[f->id];
+	bool hashed = stage_known_hash(st, f->id, f->piece, &hash);
 	pthread_mutex_unlock(&st->lock);
 	if ((x.flags & F_ARENA) &&
-	    load_arena(st, f, at, hash, x.flags & F_HASHED, whole) == 0)
+	    load_arena(st, f, at, hash, hashed) == 0)
 		return 0;
 	if (x.disk && peer_first(st, f) &&
-	    load_peer(st, f, x.flags & F_HASHED && whole ? &hash : NULL) == 0)
+	    load_peer(st, f, hashed ? &hash : NULL) == 0)
 		return 0;
 	if (x.disk && load_disk(st, f, x.disk - 1u, whole) == 0) {
-		if (!whole || !(x.flags & F_HASHED) ||
-		    XXH3_64bits(f->data, f->size) == hash)
+		if (!hashed || XXH3_64bits(f->data, f->size) == hash)
 			return 0;
 		damaged(st, f->id, "a directory");
 		clair_disk_forget(st->config.disks[x.disk - 1], f->id);
@@ -350,7 +378,7 @@ int flight_load(struct clair_stage *st, struct flight *f)
 	if (st->peers && !whole && stage_filled(st, f))
 		return 0;
 	if (st->peers && !f->serving) {
-		int r = load_peer(st, f, x.flags & F_HASHED && whole ? &hash : NULL);
+		int r = load_peer(st, f, hashed ? &hash : NULL);
 		if (r == 0 || r == -ESTALE)
 			return r;
 	}
@@ -359,6 +387,8 @@ int flight_load(struct clair_stage *st, struct flight *f)
 	int64_t begun = stage_way_begin(st, WAY_SOURCE, f->size);
 	int r = load_source(st, f);
 	stage_way_end(st, WAY_SOURCE, f->size, begun, r >= 0);
+	if (r == 0 && f->mend)
+		mend(st, f);
 	if (r < 0 || !whole)
 		return r;
 	if (hashes)

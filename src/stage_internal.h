@@ -18,8 +18,7 @@
 #include "stage.h"
 #include "tracker.h"
 
-#define PIECE (4u << 20)             /* bytes: larger files move in pieces of this */
-#define COPY_BYTES (48ull << 20)     /* larger files are not put into directories */
+#define PIECE CLAIR_DISK_PIECE       /* bytes: larger files move in pieces of this */
 #define MAX_WORKERS 64u
 #define MAX_SERVERS 16u              /* threads that load for other nodes */
 #define SHARED_BYTES (1ull << 30)    /* of buffers that the peer process sees; sparse */
@@ -100,14 +99,32 @@ struct flight {
 	bool keep;         /* to KEPT, else STAGED */
 	bool spill;        /* offer it to the directories */
 	uint32_t arena_at; /* room for a copy, or CLAIR_ARENA_NONE */
+	uint8_t mend;      /* number + 1 of the directory where this piece is damaged */
 };
 
-/* A file of several pieces that is being staged. */
+/* The hashes of a large file's pieces; live as long as the stage. */
+struct piece_hashes {
+	struct piece_hashes *next;
+	uint64_t hash[];
+};
+
+/* A file of several pieces that is being staged. lock, but what is set before ready */
 struct large {
 	struct large *next;
 	uint32_t id, pieces, begun, finished;
+	uint32_t first; /* no piece before it is unclaimed */
 	bool failed, keep;
+	bool spill;            /* a directory is to have it */
+	bool beginning, ready; /* a worker opens it; has opened it: all pieces may go */
 	uint32_t arena_at;
+	/* Set before ready. */
+	struct opened *file;              /* or NULL */
+	struct clair_disk_writer *writer; /* or NULL */
+	uint8_t disk;                     /* number + 1 of the writer's directory */
+	struct piece_hashes *hashes;      /* to be filled, or NULL; a piece's by who loads it */
+	atomic_bool copy_failed;
+	struct flight *loaded; /* by READs, through next_spill; a holder */
+	uint64_t claimed[];    /* a bit a piece */
 };
 
 /* A file of several pieces that is kept here for the others, as they ask for it. */
@@ -151,15 +168,6 @@ struct drop_entry {
 	int64_t since; /* monotonic ns */
 };
 
-/* A large file that READs go through, open for the next one. */
-struct through {
-	struct clair_source_file *file; /* NULL: free, or in use */
-	uint32_t id;
-	int64_t opened; /* monotonic ns */
-};
-#define THROUGH 8u
-#define THROUGH_NS CLAIR_NS_PER_S
-
 /* Where fetches wait for a device; other nodes are the peers' to measure. */
 enum stage_way { WAY_CACHE, WAY_SOURCE, WAYS };
 
@@ -184,7 +192,7 @@ struct clair_stage {
 	enum clair_keep keep; /* AUTO until it is decided */
 	bool deciding;
 	struct sample *samples;
-	uint64_t *hashes;   /* by id, when a tier keeps copies */
+	uint64_t *hashes;   /* by id, when a tier keeps copies; a large file's: piece_hashes */
 	uint32_t *arena_at; /* by id */
 	struct clair_arena *arena;
 	struct budget ram, staging;
@@ -197,8 +205,8 @@ struct clair_stage {
 	struct flight *oldest, *newest; /* held */
 	uint64_t held_bytes, inflight_bytes;
 	struct large *larges;
-	struct through through[THROUGH];
-	bool copying; /* a large file for a directory: one at a time, for its memory */
+	struct opened *opened; /* large files of the source */
+	struct piece_hashes *piece_hashes;
 	struct flight *spills; /* loaded by READs, for the directories; a holder */
 
 	uint32_t *invalids; /* changed; the kernel is to be told */
@@ -239,7 +247,7 @@ struct clair_stage {
 
 /* One thing for a worker to do. */
 struct job {
-	enum { J_NONE, J_FLIGHT, J_PIECE, J_LARGE, J_DROP, J_EPOCH, J_SPILL, J_INVALIDATE } kind;
+	enum { J_NONE, J_FLIGHT, J_PIECE, J_DROP, J_EPOCH, J_SPILL, J_INVALIDATE } kind;
 	struct flight *flight;
 	struct large *large;
 	size_t stream, lane;
@@ -251,6 +259,18 @@ struct job {
 static inline uint64_t sample_size(const struct clair_stage *st, uint32_t id)
 {
 	return clair_catalog_entry(st->catalog, id)->size;
+}
+
+/* The hash that PIECE of ID must have: false when it is not known. lock */
+static inline bool stage_known_hash(const struct clair_stage *st, uint32_t id, uint32_t piece,
+				    uint64_t *hash)
+{
+	if (!(st->samples[id].flags & F_HASHED))
+		return false;
+	*hash = st->hashes[id];
+	if (sample_size(st, id) > PIECE)
+		*hash = ((const struct piece_hashes *)(uintptr_t)*hash)->hash[piece];
+	return true;
 }
 
 /* "lock" below: the caller holds it. "no locks": none may be held. */
@@ -323,7 +343,9 @@ void stage_mark_changed(struct clair_stage *st, uint32_t id);
 
 /* --- stage_work.c --- */
 void *stage_worker(void *arg);
-void stage_add_large(struct clair_stage *st, struct large *large); /* lock */
+/* A READ came before any worker: the large file ID is staged from now on, when it belongs to
+ * a stream and there is room. NULL: it is not. lock */
+struct large *stage_demand_large(struct clair_stage *st, uint32_t id);
 void stage_kick(struct clair_stage *st);  /* there may be work. lock */
 int stage_spawn(struct clair_stage *st);  /* lock */
 void stage_measure(struct clair_stage *st, int64_t latency); /* lock */
@@ -340,9 +362,25 @@ void stage_settle(struct clair_stage *st, uint32_t id, bool keep, int r);
 /* Room in the arena that was not filled after all. lock */
 void stage_forget_arena(struct clair_stage *st, uint32_t id, uint32_t at);
 
-/* --- stage_large.c: no locks --- */
-void stage_run_piece(struct clair_stage *st, struct large *large, struct flight *f);
-void stage_run_large(struct clair_stage *st, struct large *large); /* takes it */
+/* --- stage_large.c --- */
+struct large *stage_new_large(struct clair_stage *st, uint32_t id);
+void stage_add_large(struct clair_stage *st, struct large *large);    /* lock */
+struct large *stage_large_of(struct clair_stage *st, uint32_t id);    /* lock */
+/* A flight for PIECE, which L counts as begun. NULL: it was begun before, or L failed. lock */
+struct flight *stage_claim_piece(struct clair_stage *st, struct large *l, uint32_t piece);
+/* What a worker is to do for L: a piece that a READ loaded, or one to load if there is ROOM;
+ * NULL: nothing for now. lock */
+struct flight *stage_next_piece(struct clair_stage *st, struct large *l, bool room);
+void stage_run_piece(struct clair_stage *st, struct large *l, struct flight *f); /* no locks */
+void stage_free_large(struct clair_stage *st, struct large *l);                  /* no locks */
+
+/* --- stage_open.c: no locks --- */
+/* The large file ID of the source, open for all: 0, -ESTALE: it differs from the catalog, or
+ * as clair_source_open. */
+int stage_file_get(struct clair_stage *st, uint32_t id, struct opened **out);
+void stage_file_put(struct clair_stage *st, struct opened *o); /* takes NULL */
+struct clair_source_file *stage_file_of(const struct opened *o);
+void stage_close_files(struct clair_stage *st); /* at the end */
 
 /* --- stage_choose.c: no locks --- */
 /* A fetch of BYTES begins, and ends (OK: it brought them); returns and takes the time. */

@@ -1,137 +1,214 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* Files of several pieces: in parallel, or one piece after the other, with a copy of the
- * whole, where a directory is to have them. No locks are held around I/O and pushes. */
+/* Files of several pieces: all pieces go at once through one open file, to the page cache
+ * and to where a copy is kept. No locks are held around I/O and pushes. */
 #include "stage_internal.h"
 
 #include <errno.h>
 #include <xxhash.h>
 
-void stage_run_piece(struct clair_stage *st, struct large *large, struct flight *f)
+struct large *stage_new_large(struct clair_stage *st, uint32_t id)
 {
-	autoclose int fd = -1;
-	int r = flight_load(st, f);
+	uint32_t pieces = (uint32_t)((sample_size(st, id) + PIECE - 1) / PIECE);
+	struct large *l = calloc(1, sizeof *l + (pieces / 64 + 1ul) * sizeof l->claimed[0]);
+
+	if (!l)
+		return NULL;
+	l->id = id;
+	l->pieces = pieces;
+	l->arena_at = CLAIR_ARENA_NONE;
+	return l;
+}
+
+void stage_add_large(struct clair_stage *st, struct large *large)
+{
+	struct large **end = &st->larges;
+
+	while (*end)
+		end = &(*end)->next;
+	*end = large;
+}
+
+struct large *stage_large_of(struct clair_stage *st, uint32_t id)
+{
+	struct large *l = st->larges;
+
+	while (l && l->id != id)
+		l = l->next;
+	return l;
+}
+
+struct flight *stage_claim_piece(struct clair_stage *st, struct large *l, uint32_t piece)
+{
+	if (l->failed || (l->claimed[piece / 64] >> piece % 64 & 1))
+		return NULL;
+	struct flight *f = flight_new(st, l->id, piece);
+	if (!f)
+		return NULL;
+	l->claimed[piece / 64] |= 1ull << piece % 64;
+	l->begun++;
+	while (l->first < l->pieces && (l->claimed[l->first / 64] >> l->first % 64 & 1))
+		l->first++;
+	return f;
+}
+
+struct flight *stage_next_piece(struct clair_stage *st, struct large *l, bool room)
+{
+	struct flight *f = l->loaded;
+
+	/* Until its file is open, a second piece would only wait for that. */
+	if (l->beginning && !l->ready)
+		return NULL;
+	if (f)
+		l->loaded = f->next_spill;
+	else if (room && l->first < l->pieces)
+		f = stage_claim_piece(st, l, l->first);
+	l->beginning = l->beginning || f;
+	return f;
+}
+
+/* Whether the bytes of ID can come from the source only. lock */
+static bool only_source(const struct clair_stage *st, uint32_t id)
+{
+	return !st->peers && !st->samples[id].disk && !(st->samples[id].flags & F_ARENA);
+}
+
+/* Opens the file, and claims room in a directory: once for all pieces. */
+static void begin(struct clair_stage *st, struct large *l)
+{
+	struct piece_hashes *hashes = NULL;
 
 	pthread_mutex_lock(&st->lock);
-	flight_finish(st, f, r);
+	bool source = only_source(st, l->id);
+	bool hash = st->hashes && !(st->samples[l->id].flags & F_HASHED);
 	pthread_mutex_unlock(&st->lock);
-	if (r == 0 && large->arena_at != CLAIR_ARENA_NONE)
-		memcpy(clair_arena_at(st->arena, large->arena_at) +
-			       (uint64_t)f->piece * PIECE,
+	if (source && stage_file_get(st, l->id, &l->file) < 0)
+		l->file = NULL; /* the load says why */
+	for (size_t i = 0; l->spill && !l->writer && i < st->config.disk_count; i++)
+		if (clair_disk_begin(st->config.disks[i], l->id, &l->writer) == 0)
+			l->disk = (uint8_t)(i + 1);
+	if (hash)
+		hashes = malloc(sizeof *hashes + l->pieces * sizeof hashes->hash[0]);
+	autolock(&st->lock);
+	l->hashes = hashes;
+	l->ready = true;
+	stage_kick(st);
+}
+
+/* Puts what was loaded where copies are kept. */
+static void copy(struct clair_stage *st, struct large *l, struct flight *f)
+{
+	if (l->arena_at != CLAIR_ARENA_NONE)
+		memcpy(clair_arena_at(st->arena, l->arena_at) + (uint64_t)f->piece * PIECE,
 		       f->data, f->size);
+	if (!l->hashes && !l->writer)
+		return;
+	uint64_t hash = XXH3_64bits(f->data, f->size);
+	if (l->hashes)
+		l->hashes->hash[f->piece] = hash;
+	if (!l->writer || atomic_load(&l->copy_failed))
+		return;
+	if (clair_disk_write(l->writer, f->piece, f->data, f->size, hash) < 0 &&
+	    !atomic_exchange(&l->copy_failed, true))
+		clair_count(&st->config.stats->error_cache, 1);
+}
+
+/* Its copies are good, or of no use. lock */
+static void settle(struct clair_stage *st, struct large *l)
+{
+	struct sample *x = &st->samples[l->id];
+	bool good = !l->failed && !(x->flags & F_CHANGED);
+
+	if (good && l->hashes && !(x->flags & F_HASHED)) {
+		l->hashes->next = st->piece_hashes;
+		st->piece_hashes = l->hashes;
+		st->hashes[l->id] = (uint64_t)(uintptr_t)take_ptr(l->hashes);
+		x->flags |= F_HASHED;
+	}
+	if (!good) {
+		stage_forget_arena(st, l->id, l->arena_at);
+	} else if (l->arena_at != CLAIR_ARENA_NONE) {
+		bool homed = stage_has_home(st, l->id);
+		st->arena_at[l->id] = l->arena_at;
+		x->flags |= F_ARENA;
+		if (!homed)
+			stage_homed(st, l->id);
+	}
+	stage_settle(st, l->id, l->keep, l->failed ? -EIO : 0);
+}
+
+/* The directory's copy is whole. */
+static void commit(struct clair_stage *st, struct large *l)
+{
+	struct clair_disk *disk = st->config.disks[l->disk - 1];
+
+	int r = clair_disk_commit(take_ptr(l->writer));
+	if (r < 0 && r != -EEXIST) {
+		if (!atomic_load(&l->copy_failed))
+			clair_count(&st->config.stats->error_cache, 1);
+		return;
+	}
+	autolock(&st->lock);
+	if (st->samples[l->id].flags & F_CHANGED) {
+		clair_disk_forget(disk, l->id);
+	} else if (!st->samples[l->id].disk) {
+		bool homed = stage_has_home(st, l->id);
+		st->samples[l->id].disk = l->disk;
+		if (!homed)
+			stage_homed(st, l->id);
+	}
+}
+
+void stage_free_large(struct clair_stage *st, struct large *l)
+{
+	stage_file_put(st, l->file);
+	clair_disk_abort(l->writer);
+	free(l->hashes);
+	free(l);
+}
+
+/* All pieces that were begun are finished. */
+static void finish(struct clair_stage *st, struct large *l)
+{
+	pthread_mutex_lock(&st->lock);
+	struct large **p = &st->larges;
+	while (*p != l)
+		p = &(*p)->next;
+	*p = l->next;
+	settle(st, l);
+	bool whole = !l->failed && !(st->samples[l->id].flags & F_CHANGED);
+	pthread_mutex_unlock(&st->lock);
+	if (l->writer && whole)
+		commit(st, l);
+	stage_free_large(st, l);
+}
+
+void stage_run_piece(struct clair_stage *st, struct large *l, struct flight *f)
+{
+	autoclose int fd = -1;
+
+	pthread_mutex_lock(&st->lock);
+	bool ready = l->ready;
+	pthread_mutex_unlock(&st->lock);
+	if (!ready)
+		begin(st, l);
+	int r = f->loaded ? f->error : flight_load(st, f);
+	if (!f->loaded) {
+		autolock(&st->lock);
+		flight_finish(st, f, r);
+	}
 	if (r == 0)
 		r = stage_push_bytes(st, f->id, &fd, (uint64_t)f->piece * PIECE, f->data,
 				     f->size);
-	autolock(&st->lock);
+	if (r == 0)
+		copy(st, l, f);
+	pthread_mutex_lock(&st->lock);
 	flight_unlist(st, f);
-	if (r < 0 && !large->failed)
-		large->failed = true;
+	l->failed = l->failed || r < 0;
 	if (r == -ESTALE)
 		stage_mark_changed(st, f->id);
 	flight_put(st, f);
-	if (++large->finished < (large->failed ? large->begun : large->pieces))
-		return;
-	if (large->failed || (st->samples[large->id].flags & F_CHANGED)) {
-		stage_forget_arena(st, large->id, large->arena_at);
-	} else if (large->arena_at != CLAIR_ARENA_NONE) {
-		st->arena_at[large->id] = large->arena_at;
-		st->samples[large->id].flags |= F_ARENA;
-		stage_homed(st, large->id);
-	}
-	stage_settle(st, large->id, large->keep, large->failed ? -EIO : 0);
-	struct large **p = &st->larges;
-	while (*p != large)
-		p = &(*p)->next;
-	*p = large->next;
-	free(large);
-}
-
-/* A directory with room for ID, claimed; NULL: none. */
-static struct clair_disk *claim(struct clair_stage *st, uint32_t id, size_t *number)
-{
-	for (*number = 0; *number < st->config.disk_count; ++*number)
-		if (clair_disk_claim(st->config.disks[*number], sample_size(st, id)) == 0)
-			return st->config.disks[*number];
-	return NULL;
-}
-
-/* Loads and pushes one piece, and copies it to INTO. */
-static int one_piece(struct clair_stage *st, uint32_t id, uint32_t piece, int *fd,
-		     unsigned char *into)
-{
-	pthread_mutex_lock(&st->lock);
-	struct flight *f = flight_new(st, id, piece);
+	bool last = ++l->finished == (l->failed ? l->begun : l->pieces);
 	pthread_mutex_unlock(&st->lock);
-	if (!f)
-		return -ENOMEM;
-	int r = flight_load(st, f);
-	pthread_mutex_lock(&st->lock);
-	flight_finish(st, f, r);
-	if (st->stopping && r == 0)
-		r = -EINTR;
-	pthread_mutex_unlock(&st->lock);
-	if (r == 0) {
-		memcpy(into + (uint64_t)piece * PIECE, f->data, f->size);
-		r = stage_push_bytes(st, id, fd, (uint64_t)piece * PIECE, f->data, f->size);
-	}
-	autolock(&st->lock);
-	flight_unlist(st, f);
-	flight_put(st, f);
-	return r;
-}
-
-static void add(struct clair_stage *st, struct clair_disk *disk, size_t number, uint32_t id,
-		const unsigned char *bytes)
-{
-	uint64_t size = sample_size(st, id);
-
-	int r = clair_disk_add(disk, id, bytes, size, XXH3_64bits(bytes, size));
-	if (r < 0 && r != -EEXIST) {
-		clair_count(&st->config.stats->error_cache, 1);
-		return;
-	}
-	autolock(&st->lock);
-	if (st->samples[id].flags & F_CHANGED) {
-		clair_disk_forget(disk, id);
-	} else if (!st->samples[id].disk) {
-		bool homed = stage_has_home(st, id);
-		st->samples[id].disk = (uint8_t)(number + 1);
-		if (!homed)
-			stage_homed(st, id);
-	}
-}
-
-void stage_run_large(struct clair_stage *st, struct large *large)
-{
-	uint32_t id = large->id;
-	uint64_t size = sample_size(st, id);
-	size_t number;
-	struct clair_disk *disk = claim(st, id, &number);
-	struct clair_buffer *copy = disk ? clair_buffer_get(st->pool, size) : NULL;
-
-	if (!copy) {
-		/* As if there were no directories. */
-		if (disk)
-			clair_disk_unclaim(disk, size);
-		autolock(&st->lock);
-		st->copying = false;
-		stage_add_large(st, large);
-		stage_kick(st);
-		return;
-	}
-	autoclose int fd = -1;
-	int r = 0;
-	for (uint32_t i = 0; r == 0 && i < large->pieces; i++)
-		r = one_piece(st, id, i, &fd, copy->data);
-	pthread_mutex_lock(&st->lock);
-	stage_settle(st, id, large->keep, r);
-	pthread_mutex_unlock(&st->lock);
-	if (r == 0)
-		add(st, disk, number, id, copy->data);
-	else
-		clair_disk_unclaim(disk, size);
-	clair_buffer_put(st->pool, copy);
-	free(large);
-	autolock(&st->lock);
-	st->copying = false;
-	stage_kick(st);
+	if (last)
+		finish(st, l);
 }

@@ -26,57 +26,31 @@ static int give(struct flight *f, struct clair_buffer *buffer, const void *data,
 	return 0;
 }
 
-/* Opens ID for reading through; *OPENED says when. */
+/* Opens ID for reading through: *SHARED is given back, or *OWN is closed. */
 static int take_through(struct clair_stage *st, uint32_t id, bool changed,
-			struct clair_source_file **file, int64_t *opened)
+			struct opened **shared, struct clair_source_file **own)
 {
-	int64_t now = *opened = clair_now_ns();
+	int r = 0;
 
-	if (changed)
-		return clair_source_open_changed(st->config.source, id, file);
-	*file = NULL;
-	pthread_mutex_lock(&st->lock);
-	for (size_t i = 0; i < THROUGH && !*file; i++) {
-		struct through *t = &st->through[i];
-		if (t->file && t->id == id && now - t->opened < THROUGH_NS) {
-			*file = take_ptr(t->file);
-			*opened = t->opened;
-		}
+	*shared = NULL;
+	*own = NULL;
+	if (!changed) {
+		r = sample_size(st, id) > PIECE ?
+			    stage_file_get(st, id, shared) :
+			    clair_source_open(st->config.source, id, own);
+		if (r != -ESTALE)
+			return r;
+		clair_stage_changed(st, id);
 	}
-	pthread_mutex_unlock(&st->lock);
-	if (*file)
-		return 0;
-	int r = clair_source_open(st->config.source, id, file);
-	if (r != -ESTALE)
-		return r;
-	clair_stage_changed(st, id);
-	*opened = 0;
-	return clair_source_open_changed(st->config.source, id, file);
-}
-
-/* FILE may be of use for the next READ; the oldest one goes. */
-static void give_through(struct clair_stage *st, uint32_t id, bool keep,
-			 struct clair_source_file *file, int64_t opened)
-{
-	struct clair_source_file *old = file;
-
-	if (keep && opened) {
-		autolock(&st->lock);
-		struct through *t = &st->through[0];
-		for (size_t i = 1; i < THROUGH && t->file; i++)
-			if (!st->through[i].file || st->through[i].opened < t->opened)
-				t = &st->through[i];
-		old = t->file;
-		*t = (struct through){ .file = file, .id = id, .opened = opened };
-	}
-	clair_source_close(old);
+	return clair_source_open_changed(st->config.source, id, own);
 }
 
 /* Just this range, from the source as it is. */
 static int read_through(struct clair_stage *st, uint32_t id, uint64_t offset, size_t size,
 			bool changed, struct clair_bytes *out)
 {
-	struct clair_source_file *file;
+	struct clair_source_file *own;
+	struct opened *shared;
 	uint64_t from = offset & ~4095ull;
 	size_t skip = (size_t)(offset - from);
 	size_t ask = (skip + size + 4095) & ~(size_t)4095;
@@ -84,14 +58,13 @@ static int read_through(struct clair_stage *st, uint32_t id, uint64_t offset, si
 
 	if (!buffer)
 		return -ENOMEM;
-	int64_t opened;
-	int r = take_through(st, id, changed, &file, &opened);
+	int r = take_through(st, id, changed, &shared, &own);
 	ssize_t n = r;
-	if (r == 0) {
-		n = clair_source_read(file, buffer->data, ask, from);
-		give_through(st, id, !changed && n >= 0 && sample_size(st, id) > PIECE,
-			     file, opened);
-	}
+	if (r == 0)
+		n = clair_source_read(shared ? stage_file_of(shared) : own, buffer->data, ask,
+				      from);
+	stage_file_put(st, shared);
+	clair_source_close(own);
 	if (n >= 0) {
 		size_t got = (size_t)n > skip ? (size_t)n - skip : 0;
 		r = give(NULL, buffer, buffer->data + skip, got < size ? got : size, out);
@@ -265,6 +238,46 @@ static void count_stall(struct clair_stage *st, struct flight *f, uint32_t id, i
 		stage_account_stall(st, id, now - from);
 }
 
+/* A piece of a large file that a READ is the first to want: it is staged, or a copy of it is
+ * read whole, which is when its hash is checked. NULL: read just the range. lock */
+static struct flight *begin_piece(struct clair_stage *st, uint32_t id, uint64_t offset,
+				  struct large **large)
+{
+	const struct sample *x = &st->samples[id];
+	uint32_t piece = (uint32_t)(offset / PIECE);
+	struct large *l = NULL;
+
+	*large = NULL;
+	if (st->inflight_bytes >= 2 * INFLIGHT_BYTES)
+		return NULL;
+	if (x->state == S_FETCHING)
+		l = stage_large_of(st, id);
+	else if (!stage_has_home(st, id) && followed(st, id))
+		l = stage_demand_large(st, id);
+	if (l) {
+		*large = l;
+		return stage_claim_piece(st, l, piece);
+	}
+	/* Of a directory whoever reads in order gets pieces, others small parts. */
+	if ((x->flags & F_ARENA) || (x->disk && offset % PIECE == 0))
+		return flight_new(st, id, piece);
+	return NULL;
+}
+
+/* Loads F for L, whose workers do the rest. lock */
+static int demand_piece(struct clair_stage *st, struct large *l, struct flight *f)
+{
+	pthread_mutex_unlock(&st->lock);
+	int r = flight_load(st, f);
+	pthread_mutex_lock(&st->lock);
+	flight_finish(st, f, r);
+	f->holders++;
+	f->next_spill = l->loaded;
+	l->loaded = f;
+	stage_kick(st);
+	return r;
+}
+
 /* From a flight, under way or begun here. 1: not that way, read the range. lock */
 static int read_flight(struct clair_stage *st, uint32_t id, uint64_t offset, size_t size,
 		       int64_t begun, struct clair_bytes *out)
@@ -279,17 +292,20 @@ static int read_flight(struct clair_stage *st, uint32_t id, uint64_t offset, siz
 		if (!account_lost(st, id, size))
 			stage_account_read(st, id, late);
 	}
-	if (!small && (!f || (offset + size - 1) / PIECE != piece))
+	struct large *l = NULL;
+	bool begun_here = !f;
+	if (!small && (offset + size - 1) / PIECE != piece)
 		return 1;
-	if (f) {
+	if (!f)
+		f = small ? flight_new(st, id, piece) : begin_piece(st, id, offset, &l);
+	if (!f)
+		return small ? -ENOMEM : 1;
+	if (begun_here) {
+		f->demand = true;
+		r = l ? demand_piece(st, l, f) : demand(st, f);
+	} else {
 		f->holders++;
 		r = f->loaded ? f->error : flight_await(st, f);
-	} else {
-		f = flight_new(st, id, piece);
-		if (!f)
-			return -ENOMEM;
-		f->demand = true;
-		r = demand(st, f);
 	}
 	count_stall(st, f, id, begun);
 	if (r == 0) {

@@ -312,14 +312,11 @@ static bool from_arena(struct clair_stage *st, const struct serve *g, size_t siz
 	pthread_mutex_lock(&st->lock);
 	const struct sample *x = &st->samples[g->id];
 	bool here = x->flags & F_ARENA;
-	bool whole = sample_size(st, g->id) <= PIECE;
-	bool hashed = here && whole && (x->flags & F_HASHED);
+	bool hashed = here && stage_known_hash(st, g->id, g->piece, &p.hash);
 	if (here)
 		p.offset = (uint64_t)(clair_arena_at(st->arena, st->arena_at[g->id]) -
 				      clair_arena_at(st->arena, 0)) +
 			   (uint64_t)g->piece * PIECE;
-	if (hashed)
-		p.hash = st->hashes[g->id];
 	pthread_mutex_unlock(&st->lock);
 	if (!here)
 		return false;

@@ -139,45 +139,63 @@ static void unreserve(struct clair_stage *st, uint32_t id, bool keep, uint32_t a
 	}
 }
 
-static struct large *new_large(struct clair_stage *st, uint32_t id, bool keep,
-			       uint32_t arena_at)
+/* ROOM: for more bytes of buffers; what READs have loaded needs none. */
+static void pick_piece(struct clair_stage *st, struct job *job, bool room)
 {
-	struct large *l = calloc(1, sizeof *l);
-
-	if (!l)
-		return NULL;
-	l->id = id;
-	l->pieces = (uint32_t)((sample_size(st, id) + PIECE - 1) / PIECE);
-	l->keep = keep;
-	l->arena_at = arena_at;
-	return l;
-}
-
-void stage_add_large(struct clair_stage *st, struct large *large)
-{
-	struct large **end = &st->larges;
-
-	while (*end)
-		end = &(*end)->next;
-	*end = large;
-}
-
-static void pick_piece(struct clair_stage *st, struct job *job)
-{
-	if (st->inflight_bytes >= INFLIGHT_BYTES)
-		return;
 	for (struct large *l = st->larges; l; l = l->next) {
-		if (l->failed || l->begun == l->pieces)
-			continue;
-		struct flight *f = flight_new(st, l->id, l->begun);
+		struct flight *f = stage_next_piece(st, l, room);
 		if (!f)
-			return;
-		l->begun++;
+			continue;
 		job->kind = J_PIECE;
 		job->large = l;
 		job->flight = f;
 		return;
 	}
+}
+
+/* Whether a directory is to have a copy of ID, which was not there before. */
+static bool wants_copy(const struct clair_stage *st, uint32_t id, bool keep, uint32_t arena_at)
+{
+	const struct sample *x = &st->samples[id];
+
+	return !keep && arena_at == CLAIR_ARENA_NONE && st->config.disk_count &&
+	       !(x->flags & F_ARENA) && !x->disk &&
+	       (!st->peers || clair_peers_keeps(st->peers, id));
+}
+
+/* Room for ID was reserved: workers stage it. NULL: no memory. */
+static struct large *begin_large(struct clair_stage *st, uint32_t id, bool keep,
+				 uint32_t arena_at)
+{
+	struct large *l = stage_new_large(st, id);
+
+	if (!l)
+		return NULL;
+	l->keep = keep;
+	l->arena_at = arena_at;
+	l->spill = wants_copy(st, id, keep, arena_at);
+	stage_add_large(st, l);
+	return l;
+}
+
+struct large *stage_demand_large(struct clair_stage *st, uint32_t id)
+{
+	struct sample *x = &st->samples[id];
+	uint32_t arena_at;
+	bool keep;
+
+	if (x->state != S_ABSENT || (x->flags & (F_CHANGED | F_LOADED)) || st->peers ||
+	    st->keep == CLAIR_KEEP_AUTO || st->stopping || reserve(st, id, &keep, &arena_at) < 0)
+		return NULL;
+	struct large *l = begin_large(st, id, keep, arena_at);
+	if (!l) {
+		unreserve(st, id, keep, arena_at);
+		return NULL;
+	}
+	x->state = S_FETCHING;
+	x->flags &= (uint8_t)~F_USED;
+	stage_kick(st);
+	return l;
 }
 
 /* A reader that is faster than the pushes gets what is right before it from memory as it
@@ -204,7 +222,6 @@ static bool pick_sample(struct clair_stage *st, struct job *job, struct lane *la
 	lane->outrun = false;
 	uint32_t arena_at;
 	struct flight *f = large ? NULL : flight_find(st, id, 0);
-	struct large *l = NULL;
 
 	if (f && (!f->loaded || f->error)) {
 		lane_advance(st, lane); /* a READ fetches it */
@@ -218,7 +235,7 @@ static bool pick_sample(struct clair_stage *st, struct job *job, struct lane *la
 	if (f)
 		f->holders++;
 	else if (large)
-		began = (l = new_large(st, id, keep, arena_at)) != NULL;
+		began = begin_large(st, id, keep, arena_at) != NULL;
 	else
 		began = (f = flight_new(st, id, 0)) != NULL;
 	if (!began) {
@@ -230,23 +247,13 @@ static bool pick_sample(struct clair_stage *st, struct job *job, struct lane *la
 	if (x->account == A_OPENED || x->account == A_SETTLED)
 		x->account = A_IDLE;
 	lane_advance(st, lane);
-	bool spill = !keep && arena_at == CLAIR_ARENA_NONE && st->config.disk_count &&
-		     !(x->flags & F_ARENA) && !x->disk &&
-		     (!st->peers || clair_peers_keeps(st->peers, id));
-	if (large && spill && !st->copying && sample_size(st, id) <= COPY_BYTES) {
-		st->copying = true;
-		job->kind = J_LARGE;
-		job->large = l;
-		return false;
-	}
 	if (large) {
-		stage_add_large(st, l);
-		pick_piece(st, job);
+		pick_piece(st, job, true);
 		return false;
 	}
 	f->keep = keep;
 	f->arena_at = arena_at;
-	f->spill = spill;
+	f->spill = wants_copy(st, id, keep, arena_at);
 	job->kind = J_FLIGHT;
 	job->flight = f;
 	return false;
@@ -309,7 +316,7 @@ static void pick(struct clair_stage *st, struct job *job)
 	}
 	if (st->active >= st->limit)
 		return;
-	pick_piece(st, job);
+	pick_piece(st, job, st->inflight_bytes < INFLIGHT_BYTES);
 	while (job->kind == J_NONE && st->inflight_bytes < INFLIGHT_BYTES &&
 	       (lane = nearest(st, job, &id)) && pick_sample(st, job, lane, id))
 		;
@@ -354,9 +361,6 @@ static void run(struct clair_stage *st, struct job *job)
 		break;
 	case J_PIECE:
 		stage_run_piece(st, job->large, job->flight);
-		break;
-	case J_LARGE:
-		stage_run_large(st, job->large);
 		break;
 	case J_DROP:
 		stage_run_drop(st, job);

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
-/* A *view* is one epoch of all local ranks (lanes), with the inverse: where in it a file
- * is. At most two are alive: the one that most lanes read, and the one that follows. An
+/* At most two views are alive: the one that most lanes read, and the one that follows. An
  * open that fits neither is *strange*; when strange ones gather, the last opens are held
  * against other epochs (this one again, the first, any): where they lie close together
  * is where the reader is. */
-#include "tracker.h"
+#include "tracker_internal.h"
 
 #include <errno.h>
 #include <math.h>
@@ -13,13 +12,11 @@
 
 #include "cleanup.h"
 
-#define NONE UINT32_MAX
 /* Entries past the low-water mark that count as the loader's window when it is not known
  * (workers * prefetch * batch), and the share of an epoch that does. */
 #define WINDOW 512
 #define WINDOW_SHARE 8
-/* Opens that a hypothesis is held against, how many must lie together. */
-#define RECENT 32
+/* How many of the opens that a hypothesis is held against must lie together. */
 #define ENOUGH 12
 /* Strange opens less fitting ones at which the order is not trusted any more, and again. */
 #define DISTRUST (32 * 4)
@@ -35,137 +32,6 @@
 /* An open of something opened up to so many entries before the low-water mark, is the
  * same sample again. */
 #define REPEAT_WINDOW 64
-
-struct view {
-	uint64_t epoch;
-	struct clair_epoch **lanes;
-	uint32_t *base;   /* of each lane in the numbering of all entries; [lanes] = total */
-	uint32_t *where;  /* by file: its first entry, or NONE */
-	uint32_t *same;   /* by entry: the next entry of the same file; NULL: no doubles */
-	uint64_t *opened; /* a bit an entry */
-};
-
-struct lane {
-	struct view *view;
-	uint32_t low, high;
-	uint64_t pass;
-};
-
-struct clair_tracker {
-	struct clair_stream *stream;
-	uint32_t lane_count, file_limit; /* one past the highest file id */
-	struct lane *lanes;
-	struct view *current, *next;
-	uint64_t left; /* the epoch that was read before the current one, or UINT64_MAX */
-	bool repeats;  /* the same epoch again and again: set_epoch is forgotten */
-	bool trusted;
-	int strange; /* in quarters */
-	uint32_t recent[RECENT];
-	unsigned recent_count, recent_at;
-	uint8_t *mark;       /* by file, for a hypothesis */
-	uint64_t tried;      /* candidates of the search that is under way */
-	/* A failed search is not repeated at every open: how many, and when again. */
-	unsigned searches;
-	uint64_t search_at; /* opens */
-	uint64_t opens, predicted;
-};
-
-/* --- views ------------------------------------------------------------------------- */
-
-static void view_free(struct view *v, uint32_t lanes)
-{
-	if (!v)
-		return;
-	for (uint32_t l = 0; v->lanes && l < lanes; l++)
-		clair_epoch_put(v->lanes[l]);
-	free(v->lanes);
-	free(v->base);
-	free(v->where);
-	free(v->same);
-	free(v->opened);
-	free(v);
-}
-
-static int view_invert(struct clair_tracker *t, struct view *v)
-{
-	uint32_t total = v->base[t->lane_count];
-
-	v->where = malloc(sizeof *v->where * (t->file_limit + 1ul));
-	v->opened = calloc(total / 64 + 1, sizeof *v->opened);
-	if (!v->where || !v->opened)
-		return -ENOMEM;
-	memset(v->where, 0xff, sizeof *v->where * t->file_limit);
-	/* From the end, so that the first entry of a file is found first. */
-	for (uint32_t l = t->lane_count; l-- > 0;) {
-		for (uint32_t i = v->lanes[l]->count; i-- > 0;) {
-			uint32_t id = v->lanes[l]->ids[i], entry = v->base[l] + i;
-
-			if (v->where[id] != NONE && !v->same) {
-				v->same = malloc(sizeof *v->same * total);
-				if (!v->same)
-					return -ENOMEM;
-				memset(v->same, 0xff, sizeof *v->same * total);
-			}
-			if (v->where[id] != NONE)
-				v->same[entry] = v->where[id];
-			v->where[id] = entry;
-		}
-	}
-	return 0;
-}
-
-static int view_new(struct clair_tracker *t, uint64_t epoch, struct view **out)
-{
-	size_t count;
-	const uint32_t *ranks = clair_stream_ranks(t->stream, &count);
-	struct view *v = calloc(1, sizeof *v);
-	uint64_t total = 0;
-	int r = -ENOMEM;
-
-	if (!v)
-		return r;
-	v->epoch = epoch;
-	v->lanes = calloc(t->lane_count, sizeof(struct clair_epoch *));
-	v->base = calloc(t->lane_count + 1, sizeof *v->base);
-	if (v->lanes && v->base)
-		r = 0;
-	for (uint32_t l = 0; r == 0 && l < t->lane_count; l++) {
-		r = clair_stream_epoch(t->stream, epoch, ranks[l], &v->lanes[l]);
-		if (r < 0)
-			break;
-		total += v->lanes[l]->count;
-		if (total >= NONE)
-			r = -EOVERFLOW;
-		v->base[l + 1] = (uint32_t)total;
-	}
-	if (r == 0)
-		r = view_invert(t, v);
-	if (r < 0) {
-		view_free(v, t->lane_count);
-		return r;
-	}
-	*out = v;
-	return 0;
-}
-
-static bool is_opened(const struct view *v, uint32_t entry)
-{
-	return v->opened[entry / 64] >> entry % 64 & 1;
-}
-
-static void set_opened(struct view *v, uint32_t entry)
-{
-	v->opened[entry / 64] |= 1ull << entry % 64;
-}
-
-static uint32_t lane_of(const struct clair_tracker *t, const struct view *v, uint32_t entry)
-{
-	uint32_t l = 0;
-
-	while (l + 1 < t->lane_count && entry >= v->base[l + 1])
-		l++;
-	return l;
-}
 
 /* How far past its low-water mark a lane may read. */
 static uint32_t window_of(const struct clair_tracker *t, uint32_t count)
@@ -190,10 +56,10 @@ static void make_next(struct clair_tracker *t)
 
 	if (t->next && t->next->epoch == epoch)
 		return;
-	view_free(t->next, t->lane_count);
+	tracker_view_free(t->next, t->lane_count);
 	t->next = NULL;
 	if (epoch < clair_stream_end_epoch(t->stream))
-		view_new(t, epoch, &t->next); /* without memory: it is unpredicted */
+		tracker_view_new(t, epoch, &t->next); /* without memory: it is unpredicted */
 }
 
 /* --- a lane moves ------------------------------------------------------------------ */
@@ -223,7 +89,7 @@ static void retire_view(struct clair_tracker *t)
 		if (t->lanes[l].view == t->current)
 			return;
 	t->left = t->current->epoch;
-	view_free(t->current, t->lane_count);
+	tracker_view_free(t->current, t->lane_count);
 	t->current = t->next;
 	t->next = NULL;
 }
@@ -420,7 +286,7 @@ static int jump(struct clair_tracker *t, uint64_t epoch, uint32_t begin, unsigne
 {
 	struct view *v;
 
-	int r = view_new(t, epoch, &v);
+	int r = tracker_view_new(t, epoch, &v);
 	if (r < 0)
 		return r;
 	if (begin == 0)
@@ -431,8 +297,8 @@ static int jump(struct clair_tracker *t, uint64_t epoch, uint32_t begin, unsigne
 		t->lanes[l].low = t->lanes[l].high =
 			begin < v->lanes[l]->count ? begin : v->lanes[l]->count;
 	}
-	view_free(t->current, t->lane_count);
-	view_free(t->next, t->lane_count);
+	tracker_view_free(t->current, t->lane_count);
+	tracker_view_free(t->next, t->lane_count);
 	t->current = v;
 	t->next = NULL;
 	for (unsigned i = 0; i < recent; i++) {
@@ -616,8 +482,8 @@ void clair_tracker_free(struct clair_tracker *t)
 {
 	if (!t)
 		return;
-	view_free(t->current, t->lane_count);
-	view_free(t->next, t->lane_count);
+	tracker_view_free(t->current, t->lane_count);
+	tracker_view_free(t->next, t->lane_count);
 	free(t->lanes);
 	free(t->mark);
 	free(t);
@@ -645,7 +511,7 @@ int clair_tracker_new(struct clair_stream *stream, struct clair_tracker **out)
 	t->mark = calloc(t->file_limit + 1, 1);
 	if (t->lanes && t->mark)
 		r = clair_stream_known(stream) ?
-			    view_new(t, clair_stream_first_epoch(stream), &t->current) :
+			    tracker_view_new(t, clair_stream_first_epoch(stream), &t->current) :
 			    0;
 	if (r < 0) {
 		clair_tracker_free(t);

@@ -15,6 +15,7 @@
 #include "cli.h"
 #include "daemon.h"
 #include "job.h"
+#include "peer_launcher.h"
 #include "unmount.h"
 
 int cmd_mount(int argc, char **argv);
@@ -89,32 +90,40 @@ static _Noreturn void be_daemon(struct mount *m, int ready_fd)
 	exit(serve(m, ready_fd));
 }
 
-static volatile sig_atomic_t mount_process;
-
-static void end_mount(int sig)
-{
-	(void)sig;
-	if (mount_process > 0)
-		kill(mount_process, SIGTERM);
-}
-
 /* Under an MPI launcher, which ends the job when this process ends: until the mount is
- * unmounted, and its peer process has taken its leave. */
+ * unmounted, and its peer process has taken its leave. SIGTERM from a launcher that lives means
+ * the mount; that of its daemons when it has died does not. */
 static int stay(const struct mount *m, pid_t daemon)
 {
-	struct sigaction action = { .sa_handler = end_mount, .sa_flags = SA_RESTART };
+	sigset_t set;
 	int status = 0;
 
-	mount_process = daemon;
-	sigaction(SIGTERM, &action, NULL);
-	sigaction(SIGINT, &action, NULL);
-	sigaction(SIGHUP, &action, NULL);
-	while (waitpid(daemon, &status, 0) < 0 && errno == EINTR)
-		;
-	mount_process = 0;
-	while (waitpid(m->peer, NULL, 0) < 0 && errno == EINTR)
-		;
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGHUP);
+	sigaddset(&set, SIGCHLD);
+	sigprocmask(SIG_BLOCK, &set, NULL);
+	while (waitpid(daemon, &status, WNOHANG) == 0) {
+		int sig = sigwaitinfo(&set, NULL);
+		if (sig > 0 && sig != SIGCHLD && clair_launcher_lives())
+			kill(daemon, SIGTERM);
+	}
+	waitpid(m->peer, NULL, 0);
 	return WIFEXITED(status) ? WEXITSTATUS(status) : CLI_FAILURE;
+}
+
+/* Several that cover the same folder would see each other's mounts. */
+static int check_launch(const struct mount *m)
+{
+	const char *local = getenv("OMPI_COMM_WORLD_LOCAL_SIZE");
+
+	if (m->cli->options.peers && clair_job_launched() && local && atoi(local) > 1 &&
+	    !strcmp(m->source, m->mountpoint))
+		return cli_mistake("the launcher starts %s mounts over %s on this node; one a node is "
+				   "right: mpirun -N 1",
+				   local, m->source);
+	return CLI_OK;
 }
 
 /* Under MPI the peer process comes first: its place in the job is this process's. */
@@ -192,6 +201,8 @@ int cmd_mount(int argc, char **argv)
 	struct mount m = { .cli = &cli, .source_fd = -1 };
 	status = find_places(&m);
 	m.link = -1;
+	if (status == CLI_OK)
+		status = check_launch(&m);
 	if (status == CLI_OK)
 		start_peer(&m);
 	if (status == CLI_OK)

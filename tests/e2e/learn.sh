@@ -8,6 +8,7 @@ python=/usr/bin/python3
 "$python" -c 'import numpy, torch' 2>/dev/null || skip "no torch for $python"
 export HOME=$WORK/home XDG_CACHE_HOME=$WORK/home/cache
 mkdir -p "$XDG_CACHE_HOME"
+mounts=0
 n=600
 dataset "$WORK/src" 800 2000 6 4
 list_of "$WORK/src" | shuf --random-source=<(yes 3) | head -n $n >"$WORK/list"
@@ -24,25 +25,26 @@ same() { # same LIST: every epoch in $WORK/mounted has those
 	[ "$(cut -d' ' -f2 "$WORK/mounted" | sort -u)" = "$(cat "$1.native")" ] ||
 		fail "$1: not the source's bytes"
 }
-first() { status "$WORK/mnt" ".streams[0].$1"; }
+first() { status "$mnt" ".streams[0].$1"; }
 
 # train SOURCE LIST FILES-A-PASS SAMPLER KEY=VALUE…: three epochs over a mount that is told nothing.
 train() {
 	local source=$1 list=$2 files=$3; shift 3
 	rm -rf "$XDG_CACHE_HOME"/*
 	native "$source" "$list"
-	mount_clairfs "$source" "$WORK/mnt" -o ram=64M,staging=32M
-	torch "$WORK/mnt" "$list" "$@" epochs=3 us=1000 >"$WORK/mounted" || fail "$*: the loader gave $?"
+	mnt=$WORK/mnt-$((++mounts)) # a daemon that still ends is not asked
+	mount_clairfs "$source" "$mnt" -o ram=64M,staging=32M
+	torch "$mnt" "$list" "$@" epochs=3 us=1000 >"$WORK/mounted" || fail "$*: the loader gave $?"
 	same "$list"
 	first order | jq -c .
-	[ "$(first order.how)" = found ] || fail "$*: not learnt: $(status "$WORK/mnt" .discovery)"
+	[ "$(first order.how)" = found ] || fail "$*: not learnt: $(status "$mnt" .discovery)"
 	[[ $(first order.index) = list:* ]] || fail "$*: index $(first order.index)"
 	# The third epoch is known from its first open to its last.
 	[ "$(first 'epochs[] | select(.epoch == 2) | .opens')" = "$files" ] || fail "$*: opens"
 	[ "$(first 'epochs[] | select(.epoch == 2) | .unpredicted')" = 0 ] || fail "$*: unpredicted"
 	want "$*: it took more than half of the second epoch" \
 		[ "$(first order.opens_to_find)" -le $((files * 3 / 2)) ]
-	umount_clean "$WORK/mnt"
+	umount_clean "$mnt"
 }
 
 # early SOURCE LIST SAMPLER KEY=VALUE…: what a mount that is told nothing finds in half an epoch.
@@ -50,15 +52,16 @@ how() { [ "$(first order.how)" = "$1" ]; }
 early() {
 	local source=$1 list=$2; shift 2
 	rm -rf "$XDG_CACHE_HOME"/*
-	mount_clairfs "$source" "$WORK/mnt" -o ram=64M,staging=32M
-	torch "$WORK/mnt" "$list" "$@" epochs=1 limit=300 >"$WORK/mounted" || fail "$*: the loader gave $?"
-	wait_for 60 how found || fail "$*: not found: $(status "$WORK/mnt" .discovery)"
+	mnt=$WORK/mnt-$((++mounts)) # a daemon that still ends is not asked
+	mount_clairfs "$source" "$mnt" -o ram=64M,staging=32M
+	torch "$mnt" "$list" "$@" epochs=1 limit=300 >"$WORK/mounted" || fail "$*: the loader gave $?"
+	wait_for 60 how found || fail "$*: not found: $(status "$mnt" .discovery)"
 	first order | jq -c .
 	native "$source" "$list"
-	torch "$WORK/mnt" "$list" "$@" epochs=2 >"$WORK/mounted" || fail "$*: the loader gave $?"
+	torch "$mnt" "$list" "$@" epochs=2 >"$WORK/mounted" || fail "$*: the loader gave $?"
 	same "$list"
 	[ "$(first 'epochs[] | select(.epoch == 1) | .unpredicted')" = 0 ] || fail "$*: unpredicted"
-	umount_clean "$WORK/mnt"
+	umount_clean "$mnt"
 }
 
 train "$WORK/src" "$WORK/list" $n distributed workers=4

@@ -31,9 +31,9 @@ job two tcp,self 2 --messages 5000 --garbage --bulk 50000000
 job four vader,self 4 --messages 1700 --garbage --bulk 50000000
 job rest tcp,self 2 --messages 10 --idle 5
 seen '^wake-up'
-job "mount process killed" tcp,self 3 --messages 2000 --kill-mount 1 --bulk 5000000
+job "mount process killed" tcp,self 3 --messages 2000 --kill-mount 2 --bulk 5000000
 seen '^node 0: .* messages'
-seen '^node 2: .* messages'
+seen '^node 1: .* messages'
 job "peer process killed" tcp,self 4 --messages 2000 --kill-peer 2 --bulk 5000000
 for node in 0 1 3; do seen "^node $node: .* messages"; done
 job "garbage from a node" tcp,self 2 --messages 1500 --pace 300 --rogue 2 : -n 1 "$ROGUE" 4

@@ -66,3 +66,7 @@ wait_for 10 status_is "$WORK/m0" '[.peers[] | select(.state == "down")] | length
 grep -q 'its settings' "$WORK/node0.log" || fail "nobody says what differs: $(cat "$WORK/node0.log")"
 grep -q 'differs from node 0' "$WORK/node2.log" || fail "node 2 does not say it"
 finish 0
+
+say "several on one node over the source itself"
+MPIRUN="mpirun --oversubscribe" && $MPIRUN -n 2 "$CLAIRFS" mount "$WORK/pfs" </dev/null >"$WORK/out" 2>&1 && fail "it was let through"
+grep -q 'one a node is right' "$WORK/out" || fail "no line: $(cat "$WORK/out")"
