@@ -219,7 +219,7 @@ bool world_read(struct world *w, uint32_t id, bool event)
 
 unsigned char world_byte(unsigned seed, size_t at)
 {
-	return (unsigned char)((at * 2654435761u + seed * 40503u) >> 11);
+	return (unsigned char)((at * 2654435761u >> 29) + seed * 157u);
 }
 
 static void make_file(const char *folder, const char *name, size_t size, unsigned seed)
