@@ -327,6 +327,8 @@ void clair_discover_free(struct clair_discover *d)
 	atomic_store(&d->cancel, true);
 	pthread_cond_broadcast(&d->change);
 	pthread_mutex_unlock(&d->lock);
+	/* On a busy machine it would not come to see that. */
+	pthread_setschedparam(d->thread, SCHED_OTHER, &(struct sched_param){ 0 });
 	pthread_join(d->thread, NULL);
 	pthread_mutex_destroy(&d->lock);
 	pthread_cond_destroy(&d->change);

@@ -598,6 +598,7 @@ void clair_learn_free(struct clair_learn *l)
 	atomic_store(&l->cancel, true);
 	pthread_cond_broadcast(&l->change);
 	pthread_mutex_unlock(&l->lock);
+	pthread_setschedparam(l->thread, SCHED_OTHER, &(struct sched_param){ 0 });
 	pthread_join(l->thread, NULL);
 	clair_learn_probes_free(l);
 	finish(l);

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "cleanup.h"
+#include "clock.h"
 #include "mt19937.h"
 
 #define CHUNK (1u << 18) /* seeds that a thread takes at once */
@@ -400,6 +401,8 @@ static void try_chunk(struct search *s, struct scratch *x, uint64_t begin, uint6
 	}
 }
 
+#define JOIN_NS (20 * CLAIR_NS_PER_MS)
+
 /* --- threads ------------------------------------------------------------------------------- */
 
 static void *search_thread(void *arg)
@@ -432,6 +435,29 @@ static void *search_thread(void *arg)
 	return NULL;
 }
 
+void clair_seed_join(pthread_t *threads, unsigned count, const _Atomic bool *cancel)
+{
+	struct sched_param none = { 0 };
+	bool raised = false;
+
+	while (count) {
+		struct timespec t;
+		clock_gettime(CLOCK_REALTIME, &t);
+		t.tv_nsec += JOIN_NS;
+		if (t.tv_nsec >= CLAIR_NS_PER_S) {
+			t.tv_nsec -= CLAIR_NS_PER_S;
+			t.tv_sec++;
+		}
+		if (pthread_timedjoin_np(threads[count - 1], NULL, &t) == 0) {
+			count--;
+			continue;
+		}
+		for (unsigned i = 0; !raised && cancel && atomic_load(cancel) && i < count; i++)
+			pthread_setschedparam(threads[i], SCHED_OTHER, &none);
+		raised = cancel && atomic_load(cancel);
+	}
+}
+
 static int by_number(const void *a, const void *b)
 {
 	const struct clair_seed_hit *x = a, *y = b;
@@ -460,8 +486,7 @@ int clair_seed_search(const struct clair_seed_query *query, struct clair_seed_hi
 	       !pthread_create(&threads[started], NULL, search_thread, &s))
 		started++;
 	r = started ? 0 : -EAGAIN;
-	while (started)
-		pthread_join(threads[--started], NULL);
+	clair_seed_join(threads, started, query->cancel);
 	if (r == 0)
 		r = atomic_load(&s.error);
 	qsort(hits, s.hit_count < room ? s.hit_count : room, sizeof *hits, by_number);

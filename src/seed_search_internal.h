@@ -2,6 +2,8 @@
 #ifndef CLAIR_SEED_SEARCH_INTERNAL_H
 #define CLAIR_SEED_SEARCH_INTERNAL_H
 
+#include <pthread.h>
+
 #include "seed_search.h"
 
 /* Shared by the files seed_search*.c only. */
@@ -54,5 +56,9 @@ int clair_seed_check(const struct clair_seed_target *t);
 /* SWAPS has room for the entries of T. */
 bool clair_seed_fits_with(const struct clair_seed_target *t, uint32_t seed,
 			  struct swaps *swaps);
+
+/* Joins COUNT searching threads, which run when nobody else does; once *CANCEL (or NULL) is set
+ * they run as others do, so that they come to see it on a busy machine too. */
+void clair_seed_join(pthread_t *threads, unsigned count, const _Atomic bool *cancel);
 
 #endif

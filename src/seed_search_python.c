@@ -204,8 +204,7 @@ int clair_python_search(const struct clair_seed_query *query, struct clair_seed_
 	       !pthread_create(&threads[started], NULL, search_thread, &s))
 		started++;
 	r = started ? 0 : -EAGAIN;
-	while (started)
-		pthread_join(threads[--started], NULL);
+	clair_seed_join(threads, started, query->cancel);
 	if (r == 0)
 		r = atomic_load(&s.error);
 	qsort(hits, s.count < room ? s.count : room, sizeof *hits, by_number);
