@@ -30,6 +30,9 @@ struct clair_finder {
 	_Atomic uint32_t folder; /* of the stream that was found */
 	_Atomic uint64_t opens;
 	_Atomic int64_t begun_ns; /* the first open since it looks */
+	/* Of the answer that holds, when it was given. Under answering. */
+	size_t took_opens;
+	double took_s;
 };
 
 /* Those of the opened files that the stream has: a validation's are none of its. *KEPT of them,
@@ -58,16 +61,14 @@ static int take_answer(struct clair_finder *f, uint32_t folder,
 	struct clair_words words = { 0 };
 	struct clair_stream *stream = NULL;
 	char text[32], *error = NULL;
-	int64_t begun = atomic_load(&f->begun_ns);
 	autofree uint32_t *own = NULL;
 	size_t own_count = 0;
 
 	int r = clair_words_copy(&words, answer);
-	snprintf(text, sizeof text, "%zu", count);
+	snprintf(text, sizeof text, "%zu", f->took_opens);
 	if (r == 0)
 		r = clair_words_set(&words, "opens_to_find", text);
-	snprintf(text, sizeof text, "%.3f",
-		 begun ? (double)(clair_now_ns() - begun) / 1e9 : 0);
+	snprintf(text, sizeof text, "%.3f", f->took_s);
 	if (r == 0)
 		r = clair_words_set(&words, "seconds_to_find", text);
 	if (r == 0)
@@ -86,17 +87,26 @@ static int take_answer(struct clair_finder *f, uint32_t folder,
 	return r;
 }
 
+/* answering */
+static void set_costs(struct clair_finder *f, size_t opens)
+{
+	int64_t begun = atomic_load(&f->begun_ns);
+
+	f->took_opens = opens;
+	f->took_s = begun ? (double)(clair_now_ns() - begun) / 1e9 : 0;
+}
+
 enum took { FAILED, OTHERS, OURS };
 
-/* A thinking thread has an answer. OTHERS: the other one's was first. */
+/* A thinking thread has an answer. OTHERS: the other one's was first. answering */
 static enum took found(struct clair_finder *f, uint32_t folder, const struct clair_words *answer,
 		  const uint32_t *ids, size_t count)
 {
 	struct clair_mount *m = f->mount;
 
-	autolock(&f->answering);
 	if (atomic_load(&f->found) || atomic_load(&f->given))
 		return OTHERS;
+	set_costs(f, count);
 	if (take_answer(f, folder, answer, ids, count) < 0)
 		return FAILED;
 	atomic_store(&f->folder, folder);
@@ -118,8 +128,10 @@ void clair_finder_told(struct clair_finder *f, uint32_t folder, const struct cla
 	if (!f)
 		return;
 	autolock(&f->answering);
-	if (atomic_load(&f->found) || atomic_load(&f->given) ||
-	    take_answer(f, folder, answer, NULL, 0) < 0)
+	if (atomic_load(&f->found) || atomic_load(&f->given))
+		return;
+	set_costs(f, 0);
+	if (take_answer(f, folder, answer, NULL, 0) < 0)
 		return;
 	atomic_store(&f->folder, folder);
 	atomic_store(&f->opens, 0);
@@ -142,7 +154,9 @@ static bool found_by_seed(void *arg, uint32_t folder, const struct clair_words *
 		clair_words_set(&words, "how", "remembered");
 	if (clair_learn_set_ranks(f->learn, &words) < 0)
 		log_warning("no memory for the local ranks of the order that was found");
+	pthread_mutex_lock(&f->answering);
 	enum took took = found(f, folder, &words, ids, count);
+	pthread_mutex_unlock(&f->answering);
 	if (took == OURS)
 		clair_learn_settle(f->learn, folder, &words);
 	clair_words_finish(&words);
@@ -153,12 +167,27 @@ static bool found_by_learning(void *arg, uint32_t folder, const struct clair_wor
 			      const uint32_t *ids, size_t count)
 {
 	struct clair_finder *f = arg;
-	bool ours = found(f, folder, answer, ids, count) == OURS;
 
+	autolock(&f->answering);
+	bool ours = found(f, folder, answer, ids, count) == OURS;
 	/* Whatever it searches is in vain. */
 	if (ours)
 		clair_discover_again(f->discover);
 	return ours;
+}
+
+/* More ranks of the job read here than had when the answer was given. */
+static bool more_ranks(void *arg, uint32_t folder, const struct clair_words *answer,
+		       const uint32_t *ids, size_t count)
+{
+	struct clair_finder *f = arg;
+
+	autolock(&f->answering);
+	if (!atomic_load(&f->found) || atomic_load(&f->given) ||
+	    atomic_load(&f->folder) != folder || take_answer(f, folder, answer, ids, count) < 0)
+		return false;
+	log_info("the order has these ranks here: %s", clair_words_get(answer, "ranks"));
+	return true;
 }
 
 static bool is_given(const struct clair_words *words)
@@ -202,7 +231,8 @@ static int start_thinking(struct clair_finder *f, const char *memory)
 					    .memory = memory, .read = read_manifest,
 					    .read_arg = f,
 					    .threads = m->options->discover_threads,
-					    .found = found_by_learning, .arg = f };
+					    .found = found_by_learning,
+					    .ranks = more_ranks, .arg = f };
 	/* What is found is remembered by the learner. */
 	struct clair_discover_config discover = { .catalog = m->catalog,
 						  .given = &m->options->order,
@@ -305,6 +335,8 @@ void clair_finder_stop(struct clair_finder *f)
 {
 	if (!f)
 		return;
+	/* No more answers: one thread's would be told to the other's, which may be gone. */
+	clair_finder_given(f);
 	if (f->discover && f->learn)
 		clair_learn_save(f->learn, atomic_load(&f->found) &&
 						   clair_stage_trusted(f->mount->stage,

@@ -93,10 +93,7 @@ void clair_learn_open(struct clair_learn *l, pid_t tid, uint32_t id)
 		who = clair_process_of(tid);
 		pthread_mutex_lock(&l->lock);
 		keep_thread(l, tid, who);
-		if (who.world && !l->given_world)
-			l->world = who.world;
-		if (who.world && who.rank < CLAIR_LEARN_RANKS)
-			l->ranks[who.rank / 64] |= 1ull << who.rank % 64;
+		clair_learn_see_rank(l, &who);
 	}
 	if (l->recording) {
 		uint64_t pass = clair_opens_newest(&l->opens)->number;
@@ -130,6 +127,9 @@ static void settle(struct clair_learn *l, uint32_t folder, const struct clair_wo
 	clair_words_finish(&l->answer);
 	if (!of_opens && clair_words_copy(&l->answer, words) == 0)
 		l->answer_folder = folder;
+	/* One may have come meanwhile. */
+	l->ranks_due = true;
+	pthread_cond_broadcast(&l->change);
 	pthread_mutex_unlock(&l->lock);
 	/* Whatever they search is in vain. */
 	clair_learn_probes_again(l);
@@ -170,22 +170,6 @@ bool clair_learn_is_remembered(struct clair_learn *l, const struct clair_words *
 			return false;
 	}
 	return true;
-}
-
-int clair_learn_set_ranks(struct clair_learn *l, struct clair_words *words)
-{
-	const char *world = clair_words_get(words, "world");
-	char text[4096] = "";
-	size_t n = 0;
-
-	autolock(&l->lock);
-	if (!world || l->world < 2 || strtoul(world, NULL, 10) != l->world ||
-	    clair_words_get(&l->given, "ranks"))
-		return 0;
-	for (uint32_t r = 0; r < CLAIR_LEARN_RANKS && n + 8 < sizeof text; r++)
-		if (l->ranks[r / 64] >> r % 64 & 1)
-			n += (size_t)snprintf(text + n, sizeof text - n, "%s%u", n ? "," : "", r);
-	return n ? clair_words_set(words, "ranks", text) : 0;
 }
 
 /* --- thinking ------------------------------------------------------------------------------------ */
@@ -404,6 +388,12 @@ static void *learn_thread(void *arg)
 	pthread_mutex_lock(&l->lock);
 	l->ready = true;
 	while (!l->stopping) {
+		if (l->ranks_due && l->settled) {
+			pthread_mutex_unlock(&l->lock);
+			clair_learn_update_ranks(l);
+			pthread_mutex_lock(&l->lock);
+			continue;
+		}
 		if (!l->wanted || l->settled) {
 			l->finishing = false;
 			pthread_cond_broadcast(&l->change);

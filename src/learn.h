@@ -29,6 +29,11 @@ struct clair_learn_config {
 	unsigned threads; /* as in discover.h, like the next */
 	bool (*found)(void *arg, uint32_t folder, const struct clair_words *words,
 		      const uint32_t *ids, size_t count);
+	/* The answer holds, but more ranks read here than it has: WORDS are the same with all
+	 * of them, IDS the opens of the pass that is open. False: it was not taken. May be
+	 * NULL. */
+	bool (*ranks)(void *arg, uint32_t folder, const struct clair_words *words,
+		      const uint32_t *ids, size_t count);
 	void *arg;
 };
 

@@ -92,7 +92,7 @@ struct clair_learn {
 	struct {
 		pid_t tid;
 		struct clair_process process;
-	} threads[64]; /* that opened something lately */
+	} threads[256]; /* that opened something lately */
 	unsigned thread_count;
 	bool answered_opens; /* the answer is the opens of an earlier run */
 	struct clair_words answer; /* that settled it; kept when it does not hold any more */
@@ -100,6 +100,7 @@ struct clair_learn {
 	uint32_t world; /* of the readers' environment; 0: unknown */
 	bool given_world;
 	uint64_t ranks[CLAIR_LEARN_RANKS / 64]; /* a bit each that was seen */
+	bool ranks_due; /* the answer may lack some of them */
 
 	_Atomic bool cancel;
 	/* Of the thinking thread; immutable once READY. */
@@ -125,6 +126,13 @@ void clair_learn_hand_over(struct clair_learn *l, uint32_t folder,
 /* The first COUNT opens of P. To be freed in any case. */
 int clair_learn_copy_pass(const struct clair_pass *p, size_t count, struct clair_pass *out);
 void clair_learn_free_pass(struct clair_pass *p);
+
+/* --- learn_ranks.c --------------------------------------------------------------------------- */
+
+/* A reader that was not seen before. lock */
+void clair_learn_see_rank(struct clair_learn *l, const struct clair_process *who);
+/* Tells of ranks that were seen since the answer. */
+void clair_learn_update_ranks(struct clair_learn *l);
 
 /* --- learn_files.c --------------------------------------------------------------------------- */
 

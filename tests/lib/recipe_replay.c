@@ -48,7 +48,7 @@ struct follower {
 	struct clair_stream *stream;
 	struct clair_tracker *tracker;
 	uint8_t *own; /* by id: in the stream */
-	bool known;
+	bool known, ending;
 	unsigned answers;
 	uint64_t opens, known_at; /* the opens before the first answer */
 	uint64_t since;		  /* opens since the last answer */
@@ -78,6 +78,7 @@ static int take_stream(struct follower *f, uint32_t folder, const struct clair_w
 	uint32_t n;
 
 	drop_stream(f);
+	f->known = false;
 	int r = clair_stream_new(f->catalog, folder, words, &f->stream, &error);
 	if (r == 0)
 		r = clair_tracker_new(f->stream, &f->tracker);
@@ -88,6 +89,7 @@ static int take_stream(struct follower *f, uint32_t folder, const struct clair_w
 		return r;
 	}
 	const uint32_t *samples = clair_stream_samples(f->stream, &n);
+	f->known = true;
 	f->own = calloc(1, clair_catalog_count(f->catalog));
 	for (uint32_t i = 0; i < n; i++)
 		f->own[samples[i]] = 1;
@@ -114,16 +116,16 @@ static void say_answer(struct follower *f, const struct clair_words *words)
 	}
 }
 
+/* lock */
 static bool take(struct follower *f, uint32_t folder, const struct clair_words *words,
 		 const uint32_t *ids, size_t count, bool *ours)
 {
-	autolock(&f->lock);
 	*ours = false;
-	if (f->known)
+	if (f->known || f->ending)
 		return true;
 	if (take_stream(f, folder, words, ids, count) < 0)
 		return false;
-	f->known = *ours = true;
+	*ours = true;
 	f->since = 0;
 	if (!f->answers++)
 		f->known_at = f->opens;
@@ -135,10 +137,16 @@ static bool by_seed(void *arg, uint32_t folder, const struct clair_words *words,
 		    const uint32_t *ids, size_t count)
 {
 	struct follower *f = arg;
-	bool ours, good = take(f, folder, words, ids, count, &ours);
+	struct clair_words all = { 0 };
+	bool ours = false, good = false;
 
+	if (clair_words_copy(&all, words) == 0 && clair_learn_set_ranks(f->learn, &all) == 0) {
+		autolock(&f->lock);
+		good = take(f, folder, &all, ids, count, &ours);
+	}
 	if (ours)
-		clair_learn_settle(f->learn, folder, words);
+		clair_learn_settle(f->learn, folder, &all);
+	clair_words_finish(&all);
 	return good;
 }
 
@@ -148,10 +156,23 @@ static bool by_learning(void *arg, uint32_t folder, const struct clair_words *wo
 	struct follower *f = arg;
 	bool ours;
 
+	autolock(&f->lock);
 	take(f, folder, words, ids, count, &ours);
 	if (ours)
 		clair_discover_again(f->discover);
 	return ours;
+}
+
+static bool more_ranks(void *arg, uint32_t folder, const struct clair_words *words,
+		       const uint32_t *ids, size_t count)
+{
+	struct follower *f = arg;
+
+	autolock(&f->lock);
+	if (!f->known || f->ending || take_stream(f, folder, words, ids, count) < 0)
+		return false;
+	say_answer(f, words);
+	return true;
 }
 
 /* --- a run -------------------------------------------------------------------------------------- */
@@ -303,7 +324,8 @@ static int begin(struct follower *f, const struct recipe *recipe,
 	struct clair_learn_config learn = { .catalog = catalog, .given = &none,
 					    .memory = memory, .read = recipe_read,
 					    .read_arg = &f->source, .threads = 2,
-					    .found = by_learning, .arg = f };
+					    .found = by_learning, .ranks = more_ranks,
+					    .arg = f };
 
 	int r = clair_discover_new(&discover, &f->discover);
 	return r == 0 ? clair_learn_new(&learn, &f->learn) : r;
@@ -311,6 +333,9 @@ static int begin(struct follower *f, const struct recipe *recipe,
 
 static void end(struct follower *f)
 {
+	pthread_mutex_lock(&f->lock);
+	f->ending = true;
+	pthread_mutex_unlock(&f->lock);
 	if (f->learn)
 		clair_learn_save(f->learn, f->known && clair_tracker_trusted(f->tracker));
 	clair_discover_free(f->discover);
