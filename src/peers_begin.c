@@ -165,4 +165,5 @@ void clair_peers_begin(struct clair_peers *p, struct clair_placement *placement,
 	autolock(&p->lock);
 	p->pool = pool;
 	p->placement = placement;
+	p->placement_hash = placement ? clair_placement_hash(placement) : 0;
 }

@@ -73,6 +73,7 @@ struct node {
 	bool silent;   /* not up, but it may be again: it takes part */
 	bool told;     /* its info is there */
 	bool done;     /* its command has ended */
+	bool misplaced; /* it has another placement: told */
 	int64_t heard; /* monotonic ns of its last message */
 	int64_t slow_until, slow_ns; /* the next pause; twice the one before while silent */
 	uint64_t answered; /* the highest key of which something was heard */
@@ -107,6 +108,7 @@ struct clair_peers {
 	struct clair_stats *stats;
 	/* Constant after clair_peers_begin. */
 	struct clair_placement *placement;
+	uint64_t placement_hash;
 	struct clair_pool *pool;
 	uint32_t self, count;
 

@@ -327,7 +327,8 @@ double clair_peers_expect(struct clair_peers *p, uint16_t node, uint64_t size)
 int clair_peers_fetch(struct clair_peers *p, uint16_t node, uint32_t id, uint32_t piece,
 		      size_t size, struct clair_buffer **out, uint64_t *hash)
 {
-	struct peer_message m = { .kind = P_GET, .id = id, .piece = piece };
+	struct peer_message m = { .kind = P_GET, .id = id, .piece = piece,
+				  .hash = p->placement_hash };
 	struct clair_buffer *buffer = clair_buffer_get(p->pool, size);
 	struct request *q;
 
@@ -401,9 +402,24 @@ static void refuse(struct clair_peers *p, uint16_t node, uint64_t request)
 	clair_peers_answer(p, node, &none, NULL, NULL);
 }
 
+/* Nodes ask by their placement: with another one samples are read twice, though never wrong. */
+static void check_placement(struct clair_peers *p, uint16_t node, uint64_t hash)
+{
+	pthread_mutex_lock(&p->lock);
+	bool first = p->placement && hash != p->placement_hash && !p->nodes[node].misplaced;
+	if (first)
+		p->nodes[node].misplaced = true;
+	pthread_mutex_unlock(&p->lock);
+	if (first)
+		log_warning("node %u places samples by other settings or room than this one: some are "
+			    "read from the source twice",
+			    node);
+}
+
 void peers_got_get(struct clair_peers *p, const struct clair_peers_server *server,
 		   uint16_t node, const struct peer_message *m)
 {
+	check_placement(p, node, m->hash);
 	if (server->get) {
 		server->get(server->self, node, m->id, m->piece, m->request);
 		return;
