@@ -398,6 +398,9 @@ bool stage_prefers_peer(struct clair_stage *st, uint16_t node, uint64_t bytes);
 struct filling *stage_filling(const struct clair_stage *st, uint32_t id); /* lock */
 /* The piece of F is here though not yet the whole file: F has it. no locks */
 bool stage_filled(struct clair_stage *st, struct flight *f);
+/* F is loaded and still listed: where this node keeps it, it goes to the arena or (whole ones)
+ * to a directory. no locks */
+void stage_keep_served(struct clair_stage *st, struct flight *f);
 /* What waits to be loaded for other nodes is refused. no locks */
 void stage_refuse_serves(struct clair_stage *st);
 /* The stage will be freed: other nodes use nothing of it from here on. no locks */

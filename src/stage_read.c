@@ -212,6 +212,8 @@ static int demand(struct clair_stage *st, struct flight *f)
 {
 	pthread_mutex_unlock(&st->lock);
 	int r = flight_load(st, f);
+	if (r == 0 && st->peers && sample_size(st, f->id) > PIECE)
+		stage_keep_served(st, f);
 	pthread_mutex_lock(&st->lock);
 	flight_finish(st, f, r);
 	if (r == -ESTALE)
@@ -260,6 +262,9 @@ static struct flight *begin_piece(struct clair_stage *st, uint32_t id, uint64_t 
 	}
 	/* Of a directory whoever reads in order gets pieces, others small parts. */
 	if ((x->flags & F_ARENA) || (x->disk && offset % PIECE == 0))
+		return flight_new(st, id, piece);
+	/* Of the job's nodes one keeps it: asked piece by piece, or it is this one. */
+	if (st->peers && clair_peers_home(st->peers, id) != CLAIR_NO_NODE)
 		return flight_new(st, id, piece);
 	return NULL;
 }

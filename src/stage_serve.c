@@ -176,7 +176,7 @@ static void keep_piece(struct clair_stage *st, struct flight *f)
 /* --- loading for others --------------------------------------------------------------- */
 
 /* Samples that this node keeps go to the arena, else (whole ones) to a directory. */
-static void keep(struct clair_stage *st, struct flight *f)
+void stage_keep_served(struct clair_stage *st, struct flight *f)
 {
 	if (!clair_peers_keeps(st->peers, f->id))
 		return;
@@ -224,7 +224,7 @@ static int load(struct clair_stage *st, const struct serve *g, struct flight **o
 	pthread_mutex_unlock(&st->lock);
 	r = flight_load(st, f);
 	if (r == 0)
-		keep(st, f);
+		stage_keep_served(st, f);
 	pthread_mutex_lock(&st->lock);
 	flight_finish(st, f, r);
 	if (r == -ESTALE)

@@ -190,6 +190,27 @@ Test(peers, served_pieces_are_kept)
 	peer_world_end(&pw);
 }
 
+/* Readers of a large file whose order is not known get its pieces from its home, which reads
+ * each once. */
+Test(peers, readers_of_large_files_ask_its_home)
+{
+	struct peer_world_config c = unknown_job(3);
+	size_t size = (9 << 20) + 4321;
+
+	c.world.large = size;
+	c.world.ram = 24 << 20;
+	begin(&c);
+	uint32_t id = clair_catalog_find(pw.worlds[0].catalog, "train/large.png");
+	for (unsigned round = 0; round < 2; round++)
+		for (unsigned node = 0; node < 3; node++) {
+			cr_expect(world_read(&pw.worlds[node], id, true));
+			world_lose(&pw.worlds[node], id);
+		}
+	cr_expect_eq(peer_world_pfs(&pw), size, "%lu", peer_world_pfs(&pw));
+	cr_expect_geq(peer_world_from_peers(&pw), 2 * size);
+	peer_world_end(&pw);
+}
+
 /* --- faults -------------------------------------------------------------------------------- */
 
 /* Reads two epochs while FAULTS go on. */
