@@ -64,10 +64,8 @@ int clair_unmount_dead(const char *path)
 		 * without asking the dead one. */
 		autofree char *real = realpath(path, NULL);
 		int r = clair_unmount(real ? real : path, true);
-		if (r < 0) {
-			errno = -r;
+		if (r < 0)
 			return r;
-		}
 	}
 	return count;
 }

@@ -184,6 +184,7 @@ int clair_calibrate_folder(const char *folder, uint64_t bytes,
 		fd = open(path, flags, 0600);
 	if (fd < 0)
 		return -errno;
+	unlink(path); /* nothing is left, whatever ends us */
 	double rate = pass(fd, buffer, bytes, true);
 	int r = rate < 0 ? (int)rate : clair_curve_set(&class->write, 1, rate);
 	posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
@@ -191,7 +192,6 @@ int clair_calibrate_folder(const char *folder, uint64_t bytes,
 		rate = pass(fd, buffer, bytes, false);
 		r = rate < 0 ? (int)rate : clair_curve_set(&class->read, 1, rate);
 	}
-	unlink(path);
 	return r;
 }
 

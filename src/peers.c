@@ -76,7 +76,7 @@ void clair_peers_set_server(struct clair_peers *p, const struct clair_peers_serv
 		peers_serve_early(p);
 }
 
-/* Threads that bring frames use what the stage owns. lock */
+/* Threads that bring frames use what the stage owns: leaving waits until they are through. */
 static void come(struct clair_peers *p)
 {
 	pthread_mutex_lock(&p->lock);

@@ -277,8 +277,10 @@ static struct stream *place(struct clair_stage *st, uint32_t folder)
 	for (size_t i = 0; i < st->stream_count; i++)
 		if (st->streams[i].folder == folder)
 			return &st->streams[i];
+	if (st->stream_count == UINT8_MAX) /* a sample has a byte for it */
+		return NULL;
 	struct stream *all = realloc(st->streams, sizeof *all * (st->stream_count + 1));
-	if (!all || st->stream_count == UINT8_MAX - 1)
+	if (!all)
 		return NULL;
 	st->streams = all;
 	memset(&all[st->stream_count], 0, sizeof *all);

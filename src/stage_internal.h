@@ -46,8 +46,8 @@ enum {
 	F_QUEUED = 4,  /* in the drop queue */
 	F_USED = 8,    /* opened since it came to be KEPT */
 	F_HASHED = 16, /* stage->hashes has its hash */
-	F_SEEN = 64,   /* its attributes at the source were seen in this mount */
 	F_LOADED = 32, /* a READ brought it; it is not counted in a budget yet */
+	F_SEEN = 64,   /* its attributes at the source were seen in this mount */
 };
 
 /* What the accounting knows of the last open of a sample. */
@@ -330,10 +330,10 @@ void flight_unhold(struct clair_stage *st, struct flight *f);            /* lock
 void flight_finish(struct clair_stage *st, struct flight *f, int error); /* lock */
 /* Waits until F, which the caller holds, is loaded: 0, its error, or -ETIMEDOUT. lock */
 int flight_await(struct clair_stage *st, struct flight *f);
-/* Fills F from the fastest place that has it. 0, -ESTALE: changed. no locks */
 /* A folder's time does not tell that a file in it was written anew: with a catalog of an
  * earlier mount the source is asked for the file's attributes, once. 0 or -ESTALE. */
 int stage_still_the_same(struct clair_stage *st, uint32_t id);
+/* Fills F from the fastest place that has it. 0, -ESTALE: changed. no locks */
 int flight_load(struct clair_stage *st, struct flight *f);
 /* Copies F into the room that it has in the arena / into a directory. no locks */
 void flight_store(struct clair_stage *st, struct flight *f);

@@ -269,8 +269,8 @@ struct clair_catalog *cli_catalog(const struct clair_options *options, int root_
 		*status = cli_error(r, error, "cache");
 		return NULL;
 	}
-	r = clair_catalog_open(options, root_fd, absolute,
-				   terminal ? show_progress : NULL, &shown, &catalog, NULL);
+	r = clair_catalog_open(options, root_fd, absolute, terminal ? show_progress : NULL,
+			       &shown, &catalog, NULL);
 	if (shown)
 		fprintf(stderr, "\r\033[K");
 	if (r < 0) {

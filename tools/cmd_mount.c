@@ -36,11 +36,13 @@ static int find_places(struct mount *m)
 	int status = CLI_OK;
 
 	/* What a killed daemon left in the way: it may cover the source itself. */
-	for (size_t i = 0; i < m->cli->count; i++)
-		if (clair_unmount_dead(m->cli->args[i]) < 0)
+	for (size_t i = 0; i < m->cli->count; i++) {
+		int r = clair_unmount_dead(m->cli->args[i]);
+		if (r < 0)
 			return cli_failure("%s: a dead mount is in the way and cannot be "
 					   "unmounted: %s",
-					   m->cli->args[i], strerror(errno));
+					   m->cli->args[i], strerror(-r));
+	}
 	m->source_fd = cli_open_source(m->cli->args[0], &m->source, &status);
 	if (m->source_fd < 0)
 		return status;

@@ -438,3 +438,39 @@ Test(stage, stream_replaced)
 	cr_expect_leq(w.resident_most, (4 << 20) * 1.1);
 	world_end(&w);
 }
+
+/* A sample has a byte for the number of its stream: more streams are refused, and the others stay. */
+Test(stage, more_streams_than_there_can_be)
+{
+	enum { FOLDERS = 260, MOST = 255 };
+	struct clair_words words = { 0 };
+	struct world_config c = { .files = 0, .staging = 1 << 20 };
+	struct clair_stream **streams = NULL;
+	struct world w, sub;
+	char path[128], *error = NULL;
+	size_t count, refused = 0;
+
+	world_begin(&w, &c);
+	for (int i = 0; i < FOLDERS; i++) {
+		snprintf(path, sizeof path, "%s/d%03d", w.folder, i);
+		cr_assert_eq(mkdir(path, 0700), 0);
+	}
+	c.folder = w.folder;
+	world_begin(&sub, &c);
+	clair_words_set(&words, "sampler", "sequential");
+	for (int i = 0; i < FOLDERS; i++) {
+		struct clair_stream *stream;
+		snprintf(path, sizeof path, "d%03d", i);
+		cr_assert_eq(clair_stream_new(sub.catalog, clair_catalog_find(sub.catalog, path),
+					      &words, &stream, &error),
+			     0, "%s", error);
+		refused += clair_stage_set_stream(sub.stage, stream) == -ENOMEM;
+	}
+	cr_expect_eq(refused, FOLDERS - MOST);
+	cr_assert_eq(clair_stage_streams(sub.stage, &streams, &count), 0);
+	cr_expect_eq(count, MOST);
+	free(streams);
+	clair_words_finish(&words);
+	world_end(&sub);
+	world_end(&w);
+}
