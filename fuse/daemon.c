@@ -33,6 +33,7 @@
  * few. */
 #define MAX_THREADS 1024
 #define IDLE_THREADS 8
+#define DECIDE_MS 2000
 
 struct daemon {
 	const struct clair_daemon_config *config;
@@ -292,6 +293,7 @@ static void *announce_thread(void *arg)
 	struct announce *a = arg;
 
 	clair_watch_wait(a->daemon->watch);
+	clair_stage_wait_decided(a->daemon->mount.stage, DECIDE_MS);
 	if (a->daemon->config->leave)
 		leave_stderr();
 	tell(a->ready_fd, CLAIR_DAEMON_READY);

@@ -344,6 +344,19 @@ int clair_stage_streams(struct clair_stage *st, struct clair_stream ***out, size
 
 /* --- questions --------------------------------------------------------------------- */
 
+void clair_stage_wait_decided(struct clair_stage *st, int timeout_ms)
+{
+	struct timespec deadline = clair_deadline(timeout_ms * CLAIR_NS_PER_MS);
+	bool known = false;
+
+	autolock(&st->lock);
+	for (size_t i = 0; i < st->stream_count; i++)
+		known = known || st->streams[i].known;
+	while (known && st->keep == CLAIR_KEEP_AUTO && !st->stopping && !st->gone)
+		if (pthread_cond_timedwait(&st->quiet, &st->lock, &deadline) == ETIMEDOUT)
+			return;
+}
+
 int clair_stage_wait_full(struct clair_stage *st, int timeout_ms)
 {
 	struct timespec deadline = clair_deadline(timeout_ms * CLAIR_NS_PER_MS);

@@ -103,6 +103,9 @@ int clair_stage_json(struct clair_stage *stage, json_t *object);
  * and the bytes and epochs of all streams for the bound. */
 void clair_stage_bound(struct clair_stage *stage, uint64_t *capacity, uint64_t *dataset,
 		       uint64_t *epochs);
+/* Blocks until it is decided where samples are kept, where an order is known: what is read before
+ * that may leave the source twice. At most TIMEOUT_MS. */
+void clair_stage_wait_decided(struct clair_stage *stage, int timeout_ms);
 /* Blocks until every stream's staging window is full or nothing is left to stage, at most
  * TIMEOUT_MS: 0, or -ETIMEDOUT. For tests and `status --wait`. */
 int clair_stage_wait_full(struct clair_stage *stage, int timeout_ms);

@@ -217,4 +217,5 @@ void stage_decide_keep(struct clair_stage *st)
 	if (hashes)
 		st->hashes = hashes;
 	st->keep = keep;
+	pthread_cond_broadcast(&st->quiet);
 }
