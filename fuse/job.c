@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "cleanup.h"
@@ -350,6 +351,20 @@ static void own_ranks(struct clair_stream *const *streams, size_t count,
 	}
 }
 
+/* Bytes of samples for which directory D has room, in its file system too: others rely on it. */
+static uint64_t room_of(struct clair_disk *d, uint64_t floor)
+{
+	struct clair_disk_usage usage;
+	struct statvfs st;
+
+	clair_disk_usage(d, &usage);
+	if (statvfs(clair_disk_path(d), &st) < 0)
+		return usage.capacity;
+	uint64_t left = (uint64_t)st.f_bavail * st.f_frsize;
+	uint64_t most = usage.bytes + (left > floor ? left - floor : 0);
+	return usage.capacity < most ? usage.capacity : most;
+}
+
 static void tell_of(struct clair_job *job, struct clair_stream *const *streams, size_t count,
 		    struct clair_peer_info *info)
 {
@@ -357,11 +372,8 @@ static void tell_of(struct clair_job *job, struct clair_stream *const *streams, 
 
 	info->catalog = clair_catalog_hash(m->catalog);
 	info->ram = m->options->ram;
-	for (size_t i = 0; i < m->disk_count; i++) {
-		struct clair_disk_usage usage;
-		clair_disk_usage(m->disks[i], &usage);
-		info->cache += usage.capacity;
-	}
+	for (size_t i = 0; i < m->disk_count; i++)
+		info->cache += room_of(m->disks[i], m->options->free_bytes);
 	gethostname(info->host, sizeof info->host - 1);
 	order_text(m->options, info->order, sizeof info->order);
 	own_ranks(streams, count, info);

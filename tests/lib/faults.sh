@@ -187,7 +187,7 @@ faults() { # [LETTERS] [WORD…: for every run]
 		j)
 			mkdir -p "$WORK/small"
 			on 3 mount -t tmpfs -o size=3m none "$WORK/small" || fail "tmpfs"
-			fault "a cache folder is full" options=",ram=2M,cache=$WORK/small:100M,free=0" more=any "$@"
+			fault "a cache folder is full" options=",ram=2M,cache=$WORK/small:100M,free=0" more=15 "$@"
 			on 3 umount "$WORK/small" ;;
 		k) fault "a peer process is stopped" do=stop_peer back=1 more=any "$@" ;;
 		K) fault "a mount process is stopped" do=stop_mount lost=1 more=any "$@" ;;
