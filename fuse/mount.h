@@ -40,6 +40,7 @@ struct clair_mount {
 	 * where inotify cannot watch. */
 	_Atomic bool answer_opens;
 	_Atomic bool unwatched; /* inotify has no room: opens are answered for good */
+	_Atomic bool watched;   /* all folders are; until then nobody knows which it will be */
 	struct clair_watch *watch;   /* once it is started */
 	struct clair_finder *finder; /* or NULL: the order was given */
 	_Atomic int trace; /* a socket that wants to see opens, or 0 */

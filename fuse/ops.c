@@ -336,12 +336,13 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		fuse_reply_err(req, EROFS);
 		return;
 	}
-	if (!atomic_load(&m->answer_opens)) {
-		/* The kernel does not send OPEN (nor RELEASE) any more. */
+	bool wanted = atomic_load(&m->answer_opens);
+	if (!wanted && atomic_load(&m->watched)) {
+		/* The kernel does not send OPEN (nor RELEASE) any more, ever. */
 		fuse_reply_err(req, ENOSYS);
 		return;
 	}
-	if (!clair_kernel_is_own(fuse_req_ctx(req)->pid)) {
+	if (wanted && !clair_kernel_is_own(fuse_req_ctx(req)->pid)) {
 		clair_stage_opened(m->stage, clair_id(ino), clair_now_ns());
 		clair_finder_open(m->finder, fuse_req_ctx(req)->pid, clair_id(ino));
 		clair_trace_open(m, fuse_req_ctx(req)->pid, clair_id(ino));

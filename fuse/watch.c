@@ -103,6 +103,8 @@ static void watch_all(struct clair_watch *w)
 			    failed == -ENOSPC ? "; raise fs.inotify.max_user_watches" : "");
 		atomic_store(&w->mount->unwatched, true);
 		atomic_store(&w->mount->answer_opens, true);
+	} else {
+		atomic_store(&w->mount->watched, true);
 	}
 }
 
