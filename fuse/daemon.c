@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -377,6 +378,18 @@ static void take_apart(struct daemon *d)
 		fuse_session_destroy(m->session);
 }
 
+/* Each READ that waits for the source holds a file open there. */
+static void raise_files(void)
+{
+	struct rlimit files;
+
+	if (getrlimit(RLIMIT_NOFILE, &files) < 0 || files.rlim_cur >= files.rlim_max)
+		return;
+	files.rlim_cur = files.rlim_max;
+	if (setrlimit(RLIMIT_NOFILE, &files) < 0)
+		log_debug("RLIMIT_NOFILE stays: %m");
+}
+
 int clair_daemon_run(const struct clair_daemon_config *config)
 {
 	struct daemon d = { .config = config };
@@ -390,6 +403,7 @@ int clair_daemon_run(const struct clair_daemon_config *config)
 	m->gid = getegid();
 	m->own_ids = config->fuse_fd >= 0 && m->uid != 0;
 	signal(SIGPIPE, SIG_IGN);
+	raise_files();
 	int r = prepare(&d);
 	if (r == 0)
 		r = start_parts(&d);

@@ -445,8 +445,13 @@ static void op_create(fuse_req_t req, fuse_ino_t parent, const char *name, mode_
 static void op_write(fuse_req_t req, fuse_ino_t ino, const char *data, size_t size,
 		     off_t offset, struct fuse_file_info *fi)
 {
-	(void)ino, (void)data, (void)size, (void)offset, (void)fi;
+	struct clair_mount *m = mount_of(req); /* REQ ends with the reply */
+
+	(void)data, (void)size, (void)offset;
 	refuse(req);
+	/* Of a shared mapping: the kernel keeps the refused bytes in its page cache. */
+	if (fi->writepage)
+		clair_stage_spoiled(m->stage, clair_id(ino));
 }
 
 static void op_fallocate(fuse_req_t req, fuse_ino_t ino, int mode, off_t offset, off_t length,

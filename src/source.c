@@ -17,6 +17,7 @@
 
 #define ALIGN 4096u
 #define TRIES 4
+#define FILES_NS (10 * CLAIR_NS_PER_S) /* that an open waits for a descriptor */
 #define DROP_AT_ONCE (1 << 20) /* bytes */
 #define PATH_ROOM 8192
 
@@ -108,6 +109,24 @@ static int open_beneath(struct clair_source *s, uint32_t id, uint64_t flags)
 	return fd < 0 ? -errno : (int)fd;
 }
 
+/* Without a free descriptor: others' reads end and give one back. */
+static int open_patiently(struct clair_source *s, uint32_t id, uint64_t flags)
+{
+	struct timespec pause = { .tv_nsec = 10 * CLAIR_NS_PER_MS };
+	int64_t until = 0;
+
+	for (;;) {
+		int fd = open_beneath(s, id, flags);
+		if (fd != -EMFILE && fd != -ENFILE)
+			return fd;
+		int64_t now = clair_now_ns();
+		until = until ? until : now + FILES_NS;
+		if (now > until)
+			return fd;
+		nanosleep(&pause, NULL);
+	}
+}
+
 static int open_retried(struct clair_source *s, uint32_t id, uint64_t flags, bool count)
 {
 	int fd = -EIO;
@@ -117,7 +136,7 @@ static int open_retried(struct clair_source *s, uint32_t id, uint64_t flags, boo
 			pause_before(try);
 		if (count)
 			clair_count(&s->stats->pfs_opens, 1);
-		fd = open_beneath(s, id, flags);
+		fd = open_patiently(s, id, flags);
 		if (fd >= 0 || !worth_retry(-fd))
 			break;
 		clair_count(&s->stats->pfs_errors, 1);
@@ -192,6 +211,16 @@ int clair_source_recheck(struct clair_source_file *f)
 	return st.stx_nlink && same(clair_catalog_entry(f->source->catalog, f->id), &st) ?
 		       0 :
 		       -ESTALE;
+}
+
+int clair_source_unchanged(struct clair_source_file *f)
+{
+	struct statx st;
+
+	if (statx(f->fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_SIZE | STATX_MTIME,
+		  &st) < 0)
+		return 0;
+	return same(clair_catalog_entry(f->source->catalog, f->id), &st) ? 0 : -ESTALE;
 }
 
 int clair_source_stat(struct clair_source *s, uint32_t id, struct stat *st)

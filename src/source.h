@@ -33,6 +33,9 @@ void clair_source_close(struct clair_source_file *file); /* takes NULL */
 /* Asks for the attributes of an open file again: 0, -ESTALE: changed or removed, or another
  * errno. */
 int clair_source_recheck(struct clair_source_file *file);
+/* The same by what the client knows without asking the PFS: -ESTALE when size or time changed
+ * since the catalog, so that what was read may be of two versions; else 0. */
+int clair_source_unchanged(struct clair_source_file *file);
 int clair_source_stat(struct clair_source *source, uint32_t id, struct stat *st);
 /* Reads until SIZE bytes or the end of the file: bytes read (short only at the end), or a
  * negative errno after retries. What the source's file system holds in memory is read

@@ -83,6 +83,8 @@ void clair_stage_forgot(struct clair_stage *stage, uint32_t id);
 /* The daemon saw by a stat that the source's file differs from the catalog: it is passed
  * through from now on. */
 void clair_stage_changed(struct clair_stage *stage, uint32_t id);
+/* Somebody wrote into the page cache, through a shared mapping: it is read again. */
+void clair_stage_spoiled(struct clair_stage *stage, uint32_t id);
 bool clair_stage_is_changed(struct clair_stage *stage, uint32_t id);
 /* xattr epoch: positions of the stream of FOLDER move there. -ENOENT: no such stream. */
 int clair_stage_set_epoch(struct clair_stage *stage, uint32_t folder, uint64_t epoch);

@@ -253,6 +253,18 @@ void clair_stage_changed(struct clair_stage *st, uint32_t id)
 	stage_kick(st);
 }
 
+void clair_stage_spoiled(struct clair_stage *st, uint32_t id)
+{
+	if (id >= st->count)
+		return;
+	autolock(&st->lock);
+	struct sample *x = &st->samples[id];
+	x->flags &= (uint8_t)~F_LOADED;
+	if (x->state == S_KEPT || x->state == S_STAGED)
+		stage_uncount(st, id);
+	stage_queue_invalid(st, id);
+}
+
 bool clair_stage_is_changed(struct clair_stage *st, uint32_t id)
 {
 	if (id >= st->count)

@@ -126,7 +126,7 @@ int flight_await(struct clair_stage *st, struct flight *f)
 }
 
 /* The kernel is told by a worker, never from the handler of a request. */
-static void queue_invalid(struct clair_stage *st, uint32_t id)
+void stage_queue_invalid(struct clair_stage *st, uint32_t id)
 {
 	if (st->invalid_count == st->invalid_room) {
 		size_t room = st->invalid_room ? 2 * st->invalid_room : 16;
@@ -153,7 +153,7 @@ void stage_mark_changed(struct clair_stage *st, uint32_t id)
 	if (x->state == S_KEPT || x->state == S_STAGED)
 		stage_uncount(st, id);
 	if (!(x->flags & F_CHANGED))
-		queue_invalid(st, id);
+		stage_queue_invalid(st, id);
 	x->flags |= F_CHANGED;
 	x->flags &= (uint8_t) ~(F_ARENA | F_HASHED | F_LOADED);
 	if (x->disk)
@@ -273,12 +273,14 @@ static int load_source(struct clair_stage *st, struct flight *f)
 		file = stage_file_of(open);
 	size_t ask = (f->size + 4095) & ~(size_t)4095;
 	ssize_t n = clair_source_read(file, f->buffer->data, ask, (uint64_t)f->piece * PIECE);
+	/* Written anew meanwhile: it would be kept as a mixture. */
+	r = n < 0 ? (int)n : clair_source_unchanged(file);
 	if (large)
 		stage_file_put(st, open);
 	else
 		clair_source_close(file);
-	if (n < 0)
-		return (int)n;
+	if (r < 0)
+		return r;
 	/* It ended early: it is not what the catalog says any more. */
 	return (size_t)n < f->size ? -ESTALE : 0;
 }

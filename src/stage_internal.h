@@ -338,6 +338,8 @@ int flight_load(struct clair_stage *st, struct flight *f);
 /* Copies F into the room that it has in the arena / into a directory. no locks */
 void flight_store(struct clair_stage *st, struct flight *f);
 void flight_spill(struct clair_stage *st, struct flight *f);
+/* The kernel is to forget pages and attributes of ID: a worker tells it. lock */
+void stage_queue_invalid(struct clair_stage *st, uint32_t id);
 /* A load said that ID is not what the catalog says. lock */
 void stage_mark_changed(struct clair_stage *st, uint32_t id);
 

@@ -61,6 +61,8 @@ void stage_settle(struct clair_stage *st, uint32_t id, bool keep, int r)
 		return;
 	}
 	x->state = S_ABSENT;
+	if (x->flags & F_CHANGED) /* the push may have come after the kernel was told */
+		stage_queue_invalid(st, id);
 	stage_give(keep ? &st->ram : &st->staging, size);
 	if (keep && !stage_has_home(st, id))
 		stage_unhomed(st, id);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause */
 #include <criterion/criterion.h>
 #include <errno.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -235,6 +236,13 @@ Test(stage, larger_than_budgets)
 	world_end(&w);
 }
 
+static bool wait_for_count(atomic_int *count, int least)
+{
+	for (int i = 0; i < 3000 && atomic_load(count) < least; i++)
+		poll(NULL, 0, 10);
+	return atomic_load(count) >= least;
+}
+
 Test(stage, changed_file)
 {
 	struct world_config c = { .files = 20, .ram = 0, .staging = 300000,
@@ -255,6 +263,30 @@ Test(stage, changed_file)
 	train(&w, &c, 0, 1, true);
 	cr_expect(clair_stage_is_changed(w.stage, id));
 	cr_expect_eq(w.invalidated, 1);
+	world_end(&w);
+}
+
+/* Told to have changed while its old bytes are being pushed: those are forgotten, too. */
+Test(stage, changed_during_a_push)
+{
+	struct world_config c = { .files = 20, .ram = 0, .staging = 150000, .threads = 4,
+				  .keep = CLAIR_KEEP_KERNEL, .words = WORDS };
+	struct world w;
+
+	world_begin(&w, &c);
+	struct clair_epoch *e = world_order(&w, c.words, 0, 0);
+	uint32_t id = e->ids[0];
+	clair_epoch_put(e);
+	w.hang = true;
+	cr_assert_eq(clair_stage_start(w.stage), 0);
+	cr_assert(wait_for_count(&w.hanging, 1));
+	clair_stage_changed(w.stage, id);
+	cr_expect(wait_for_count(&w.invalidated, 1));
+	pthread_mutex_lock(&w.lock);
+	w.hang = false;
+	pthread_cond_broadcast(&w.resume);
+	pthread_mutex_unlock(&w.lock);
+	cr_expect(wait_for_count(&w.invalidated, 2));
 	world_end(&w);
 }
 
