@@ -80,6 +80,12 @@ static int watch_folder(struct clair_watch *w, uint32_t folder)
 	return wd < 0 ? -errno : remember(w, wd, folder);
 }
 
+static void go_without(struct clair_mount *m)
+{
+	atomic_store(&m->unwatched, true);
+	atomic_store(&m->answer_opens, true);
+}
+
 static void watch_all(struct clair_watch *w)
 {
 	const struct clair_catalog *c = w->mount->catalog;
@@ -101,8 +107,7 @@ static void watch_all(struct clair_watch *w)
 			    "daemon instead, which is slower",
 			    left_out, strerror(-failed),
 			    failed == -ENOSPC ? "; raise fs.inotify.max_user_watches" : "");
-		atomic_store(&w->mount->unwatched, true);
-		atomic_store(&w->mount->answer_opens, true);
+		go_without(w->mount);
 	} else {
 		atomic_store(&w->mount->watched, true);
 	}
@@ -188,6 +193,8 @@ void clair_watch_settle(struct clair_watch *w, int ms)
 
 void clair_watch_wait(struct clair_watch *w)
 {
+	if (!w)
+		return;
 	pthread_mutex_lock(&w->lock);
 	while (!w->ready)
 		pthread_cond_wait(&w->set, &w->lock);
@@ -198,19 +205,27 @@ int clair_watch_start(struct clair_mount *mount, struct clair_watch **out)
 {
 	struct clair_watch *w = calloc(1, sizeof *w);
 
+	*out = NULL;
 	if (!w)
 		return -ENOMEM;
+	w->inotify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+	if (w->inotify < 0) {
+		log_warning("no inotify (%m%s): opens are answered by the daemon instead, which "
+			    "is slower",
+			    errno == EMFILE ? "; raise fs.inotify.max_user_instances" : "");
+		go_without(mount);
+		free(w);
+		return 0;
+	}
 	w->mount = mount;
 	pthread_mutex_init(&w->lock, NULL);
 	pthread_cond_init(&w->set, NULL);
-	w->inotify = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
 	w->stop = eventfd(0, EFD_CLOEXEC);
-	int r = w->inotify < 0 || w->stop < 0 ? -errno : 0;
+	int r = w->stop < 0 ? -errno : 0;
 	if (r == 0)
 		r = -pthread_create(&w->thread, NULL, watch_thread, w);
 	if (r < 0) {
-		if (w->inotify >= 0)
-			close(w->inotify);
+		close(w->inotify);
 		if (w->stop >= 0)
 			close(w->stop);
 		free(w);

@@ -8,7 +8,8 @@
 struct clair_watch;
 
 /* Starts the thread; the session must be served by then. It watches every folder that has
- * files. Where inotify cannot, mount->answer_opens is set and opens are answered. */
+ * files. Where inotify cannot, mount->answer_opens is set and opens are answered; *OUT is NULL
+ * where there is no inotify at all, which all of these take. */
 int clair_watch_start(struct clair_mount *mount, struct clair_watch **out);
 /* Waits until the watches are set. */
 void clair_watch_wait(struct clair_watch *watch);

@@ -20,7 +20,7 @@ mkdir -m 700 "$WORK/home" && chown "$user" "$WORK/home"
 # The user must reach the build.
 cp "$CLAIRFS" "$LIB/reader" "$WORK" && chmod 755 "$WORK/clairfs" "$WORK/reader"
 CLAIRFS=$WORK/clairfs
-as_user() { within 90 runuser -u "$user" -- env XDG_RUNTIME_DIR="$WORK/home" HOME="$WORK/home" "$@"; }
+as_user() { within 90 runuser -u "$user" -- env XDG_RUNTIME_DIR="$WORK/home" XDG_CACHE_HOME="$WORK/home/cache" HOME="$WORK/home" "$@"; }
 as_user unshare -Ur true 2>/dev/null || skip "users may not make namespaces"
 run() { as_user "$CLAIRFS" run "$WORK/src" -o $o --quiet -- "$@" 2>>"$WORK/run.log"; }
 

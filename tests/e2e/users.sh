@@ -20,7 +20,7 @@ runuser -u "$user" -- test -x "$CLAIRFS" || {
 	CLAIRFS=$WORK/clairfs LIB=$WORK
 	chmod 755 "$WORK/clairfs" "$WORK/reader"
 }
-as_user() { within 90 runuser -u "$user" -- env XDG_RUNTIME_DIR="$WORK/home" HOME="$WORK/home" "$@"; }
+as_user() { within 90 runuser -u "$user" -- env XDG_RUNTIME_DIR="$WORK/home" XDG_CACHE_HOME="$WORK/home/cache" HOME="$WORK/home" "$@"; }
 as_user unshare -Ur true 2>/dev/null && namespaces=1 || namespaces=0
 
 run_as_user() { # NAME
@@ -54,6 +54,18 @@ if command -v fusermount3 >/dev/null && [ -u "$(command -v fusermount3)" ]; then
 	[ "$(jq .hash "$WORK/reader.out")" = "$(jq .hash "$WORK/native")" ] || fail "user's mount: not the source's bytes"
 	as_user "$CLAIRFS" umount "$WORK/home/mnt" 2>>"$LOG" || fail "umount as an ordinary user"
 	mountpoint -q "$WORK/home/mnt" && fail "the user's mount is still there"
+	# Over the source itself where it may be written; else one line names what can be done.
+	as_user cp -r "$WORK/src" "$WORK/home/own" || fail "a source of the user's own"
+	as_user chmod -R u+w "$WORK/home/own"
+	as_user "$CLAIRFS" mount "$WORK/home/own" -o $o </dev/null >>"$LOG" 2>&1 || fail "over the own source: mount gave $?"
+	MOUNTED+=("$WORK/home/own")
+	as_user "$LIB/reader" "$WORK/home/own" "$WORK/order" >"$WORK/reader.out" || fail "over the own source"
+	[ "$(jq .hash "$WORK/reader.out")" = "$(jq .hash "$WORK/native")" ] || fail "over the own source: not its bytes"
+	as_user "$CLAIRFS" umount "$WORK/home/own" 2>>"$LOG" || fail "umount over the own source"
+	[ -f "$WORK/home/own/class001/img000001.png" ] || fail "the source is not there after umount"
+	as_user "$CLAIRFS" mount "$WORK/src" -o $o </dev/null 2>"$WORK/err"
+	[ $? = 2 ] && [ "$(wc -l <"$WORK/err")" = 1 ] && grep -q 'clairfs run' "$WORK/err" ||
+		fail "over a source that may not be written: $(cat "$WORK/err")"
 fi
 # As root, `su` inside of a run.
 within 60 "$CLAIRFS" run "$WORK/src" -o $o --quiet -- runuser -u "$user" -- \

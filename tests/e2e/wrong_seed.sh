@@ -15,6 +15,7 @@ reader "$WORK/mnt" "$WORK/first" >/dev/null || fail "the reader failed"
 wait_for 30 status_is "$WORK/mnt" '[.streams[0].epochs[].opens] | add' -ge 500 || fail "opens are not seen"
 status "$WORK/mnt" '.streams[0] | tostring'
 wait_for 10 status_is "$WORK/mnt" '[.streams[0].epochs[].unpredicted] | add' -ge 250 || fail "not noticed"
+[ "$(status "$WORK/mnt" '.streams[0].order.trusted')" = false ] || fail "the order is trusted after 500 opens"
 bytes=$(slow_count bytes)
 reader "$WORK/mnt" "$WORK/order" >/dev/null || fail "the reader failed"
 [ "$(jq -s '[.[].hash]' "$WORK/reader.out")" = "$(jq -s '[.[].hash]' "$WORK/native")" ] ||

@@ -15,6 +15,7 @@ export CLAIRFS_BUILD=$BUILD PATH=$PATH:/usr/sbin:/sbin LC_ALL=C.UTF-8
 WORK=$(mktemp -d "${TMPDIR:-/tmp}/clairfs-test.XXXXXX")
 export XDG_RUNTIME_DIR=$WORK/runtime
 mkdir -m 700 "$XDG_RUNTIME_DIR"
+export XDG_CACHE_HOME=$WORK/xdg-cache # nothing is remembered from test to test
 chmod 755 "$WORK"
 LOG=$WORK/daemon.log
 STARTED=()   # process ids
