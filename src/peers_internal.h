@@ -83,6 +83,7 @@ struct node {
 	int64_t window_at;
 	uint64_t window_in;
 	bool crawls;
+	int64_t crawled_at; /* monotonic ns; 0: never */
 	uint64_t requests, failures, timeouts;
 	uint64_t in, out, samples_in, samples_out; /* bytes */
 	uint64_t ram, cache;                       /* bytes that it holds, as it says */

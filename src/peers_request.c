@@ -28,7 +28,9 @@
 /* A node crawls when what it gave in WINDOW_NS is so little that what waits for it would take more
  * than CRAWL_S seconds (a busy one gives that in one); then nobody waits longer than CRAWL_NS. */
 #define WINDOW_NS (500 * CLAIR_NS_PER_MS)
-#define CRAWL_NS CLAIR_NS_PER_S
+#define CRAWL_NS (3 * CLAIR_NS_PER_S / 4)
+#define CRAWL_AGAIN_NS (CRAWL_NS / 4)         /* who asks one that did lately */
+#define CRAWL_LATELY_NS (10 * CLAIR_NS_PER_S)
 #define CRAWL_S 6.0
 #define CRAWL_RATE 1000.0 /* bytes/s at least: 0 is not known */
 
@@ -191,6 +193,8 @@ static bool crawls(struct node *n, int64_t now)
 	n->crawls = (double)n->waiting > CRAWL_S * rate;
 	n->window_at = now;
 	n->window_in = n->in;
+	if (n->crawls)
+		n->crawled_at = now;
 	if (n->crawls && (n->rate <= 0 || rate < n->rate)) {
 		n->rate = rate > CRAWL_RATE ? rate : CRAWL_RATE;
 		n->measured = n->measured > MEASURED_BYTES ? n->measured : MEASURED_BYTES;
@@ -269,7 +273,11 @@ static void await(struct clair_peers *p, struct request *q, int64_t begun)
 		if (!q->coming && n->answered > q->key && !q->overtaken)
 			q->overtaken = now;
 		bool lost = !q->coming && q->overtaken && now - q->overtaken > OVERTAKEN_NS;
-		bool late = !q->coming && now - begun > CRAWL_NS && crawls(n, now);
+		bool lately = n->crawled_at && begun > n->crawled_at &&
+			      begun - n->crawled_at < CRAWL_LATELY_NS;
+		bool late = !q->coming &&
+			    now - begun > (lately ? CRAWL_AGAIN_NS : CRAWL_NS) &&
+			    crawls(n, now);
 		if (now - begun > PATIENCE_NS || lost || late || (!q->coming && silent)) {
 			if (silent || (late && now - since > CRAWL_NS))
 				call_slow(n, now);
