@@ -64,7 +64,7 @@ static void make_file(int folder, const char *name)
 
 static void make_tree(unsigned masks)
 {
-	char name[64];
+	char name[128];
 	uint32_t all[FILES];
 
 	strcpy(top, "/tmp/clairfs-test-XXXXXX");
