@@ -34,6 +34,7 @@
  * few. */
 #define MAX_THREADS 1024
 #define IDLE_THREADS 8
+#define OWN_BYTES (64ull << 20) /* that the process takes beside its budgets */
 #define DECIDE_MS 2000
 
 struct daemon {
@@ -390,12 +391,31 @@ static void raise_files(void)
 		log_debug("RLIMIT_NOFILE stays: %m");
 }
 
+/* Budgets that do not fit into the memory that this process may use would end it. */
+static void fit_memory(struct clair_options *o)
+{
+	uint64_t limit = clair_memory_limit();
+	uint64_t room = limit > 2 * OWN_BYTES ? limit - OWN_BYTES : limit / 2;
+
+	if (o->ram <= room && o->staging <= room - o->ram)
+		return;
+	if (o->staging > room / 4)
+		o->staging = room / 4;
+	if (o->ram > room - o->staging)
+		o->ram = room - o->staging;
+	log_warning("%llu MB of memory may be used here: ram is %llu MB, staging %llu MB",
+		    (unsigned long long)(limit >> 20), (unsigned long long)(o->ram >> 20),
+		    (unsigned long long)(o->staging >> 20));
+}
+
 int clair_daemon_run(const struct clair_daemon_config *config)
 {
+	struct clair_options options = *config->options; /* its memory stays the caller's */
 	struct daemon d = { .config = config };
 	struct clair_mount *m = &d.mount;
 
-	m->options = config->options;
+	fit_memory(&options);
+	m->options = &options;
 	m->source_path = strdup(config->source_path);
 	m->mountpoint = strdup(config->mountpoint);
 	m->root_fd = config->root_fd;

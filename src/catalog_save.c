@@ -227,12 +227,12 @@ int clair_catalog_save(const struct clair_catalog *c, const char *file)
 static int read_file(const char *file, char **bytes, size_t *size)
 {
 	struct stat st;
-	autoclose int fd = open(file, O_RDONLY | O_CLOEXEC);
+	autoclose int fd = open(file, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 
 	if (fd < 0 || fstat(fd, &st) < 0)
 		return -errno;
 	if (!S_ISREG(st.st_mode))
-		return -EBADMSG;
+		return -EILSEQ; /* /dev/null, say: not ours to replace */
 	autofree char *buffer = malloc(st.st_size + 1);
 	if (!buffer)
 		return -ENOMEM;
