@@ -22,8 +22,11 @@
 #define DISTRUST (32 * 4)
 #define TRUST (8 * 4)
 #define STRANGE_MAX (40 * 4)
-/* Sampler outputs looked at for one strange open, and epochs tried in one search. */
+/* Sampler outputs looked at in one search, beside those of the near epochs; in the first ones,
+ * when a run that goes on at a late epoch is to be found soon; and epochs tried in all. */
 #define EFFORT 2000000u
+#define EFFORT_FIRST 32000000u
+#define FIRST_SEARCHES 10u
 #define FAR_EPOCHS 1000
 #define NEAR 4
 /* Decimal digits of certainty for a jump to a near epoch, and to any. */
@@ -339,7 +342,7 @@ static bool candidate(const struct clair_tracker *t, uint64_t k, uint64_t *epoch
  * cost the daemon's time. */
 static void search_failed(struct clair_tracker *t)
 {
-	unsigned doublings = t->searches < 10 ? 0 : t->searches - 10;
+	unsigned doublings = t->searches < FIRST_SEARCHES ? 0 : t->searches - FIRST_SEARCHES;
 	uint64_t most = t->current->base[t->lane_count] / 64, wait = 4ull;
 
 	wait <<= doublings < 16 ? doublings : 16;
@@ -353,13 +356,14 @@ static bool search(struct clair_tracker *t)
 {
 	uint64_t effort = 0, epoch, end = clair_stream_end_epoch(t->stream);
 	uint32_t begin = 0, total = t->current->base[t->lane_count];
+	uint64_t most = t->searches < FIRST_SEARCHES ? EFFORT_FIRST : EFFORT;
 	bool found = false;
 
 	for (unsigned i = 0; i < t->recent_count; i++)
 		t->mark[t->recent[i]] = 1;
 	/* The near ones are tried each time, the far ones go on where they stopped. */
 	uint64_t near = t->tried < NEAR ? t->tried : NEAR;
-	for (uint64_t k = 0; effort < EFFORT && !found; k++) {
+	for (uint64_t k = 0; effort < most && !found; k++) {
 		if (k == near && t->tried > near)
 			k = t->tried;
 		if (!candidate(t, k, &epoch))
@@ -368,7 +372,7 @@ static bool search(struct clair_tracker *t)
 			t->tried = k + 1;
 		if (epoch >= end || epoch > UINT64_MAX / 2)
 			continue;
-		effort += total + 1000;
+		effort += k < NEAR ? 0 : total + 1000ull;
 		found = epoch_fits(t, epoch, k < NEAR ? SURE_NEAR : SURE_FAR, &begin);
 	}
 	for (unsigned i = 0; i < t->recent_count; i++)

@@ -235,6 +235,76 @@ Test(tracker, a_few_batches_first)
 	free_world(&w);
 }
 
+/* The data's mean and deviation are computed first: all files in order, twice. Then training, which
+ * the next search finds: after 256 opens at most. */
+Test(tracker, two_passes_before_training)
+{
+	struct world w = make_world(3000, "seed=3,batch=32");
+	struct clair_stream *sorted = make_stream(w.catalog, "sampler=sequential");
+
+	for (int pass = 0; pass < 2; pass++) {
+		uint32_t n = trace(&w, sorted, 0, 2, 32);
+		feed(&w, 0, n);
+	}
+	for (uint64_t epoch = 0; epoch < 2; epoch++) {
+		uint32_t n = trace(&w, w.stream, epoch, 4, 32);
+		unsigned missed = feed(&w, 0, n);
+		cr_expect_leq(missed, epoch ? 0 : 256 + 32, "epoch %d: %u", (int)epoch, missed);
+		cr_expect_eq(position(&w, 0).epoch, epoch);
+	}
+	cr_expect(clair_tracker_trusted(w.tracker));
+	clair_stream_free(sorted);
+	free_world(&w);
+}
+
+/* The same in the shuffled order: epoch 0 is read three times. */
+Test(tracker, two_shuffled_passes_before_training)
+{
+	struct world w = make_world(3000, "seed=3,batch=32");
+
+	for (int pass = 0; pass < 3; pass++) {
+		uint32_t n = trace(&w, w.stream, 0, 4, 32);
+		unsigned missed = feed(&w, 0, n);
+		cr_expect_leq(missed, pass ? 4 * 32u : 0, "pass %d: %u", pass, missed);
+	}
+	uint32_t n = trace(&w, w.stream, 1, 4, 32);
+	cr_expect_leq(feed(&w, 0, n), 4 * 32u);
+	cr_expect_eq(position(&w, 0).epoch, 1);
+	free_world(&w);
+}
+
+/* A run that goes on late, over more samples than one search may look at. */
+Test(tracker, a_large_set_resumed)
+{
+	enum { N = 1100000, EPOCH = 40 };
+	struct clair_words words = { 0 };
+	struct clair_stream *stream;
+	struct clair_tracker *tracker;
+	struct clair_open_result r;
+	struct clair_position at;
+	struct clair_epoch *e;
+	unsigned missed = 0;
+	char *error = NULL;
+
+	clair_words_set(&words, "sampler", "torch-distributed");
+	clair_words_set(&words, "seed", "3");
+	cr_assert_eq(clair_stream_new_numbers(N, &words, &stream, &error), 0, "%s", error);
+	cr_assert_eq(clair_tracker_new(stream, &tracker), 0);
+	cr_assert_eq(clair_stream_epoch(stream, EPOCH, 0, &e), 0);
+	for (uint32_t i = 0; i < 1000; i++) {
+		clair_tracker_open(tracker, e->ids[i], 0, &r);
+		missed += r.use == CLAIR_USE_UNPREDICTED;
+	}
+	cr_expect_leq(missed, 64, "%u", missed);
+	clair_tracker_position(tracker, 0, &at);
+	cr_expect_eq(at.epoch, EPOCH, "epoch %d", (int)at.epoch);
+	cr_expect_eq(at.high, 1000);
+	clair_epoch_put(e);
+	clair_tracker_free(tracker);
+	clair_stream_free(stream);
+	clair_words_finish(&words);
+}
+
 Test(tracker, lost_events)
 {
 	struct world w = make_world(20000, "seed=3");
