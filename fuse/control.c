@@ -83,10 +83,14 @@ static json_t *check_source(struct clair_mount *m)
 		if (e->kind != CLAIR_FILE)
 			continue;
 		int r = clair_source_stat(m->source, id, &st);
-		if (r == 0 && (uint64_t)st.st_size == e->size &&
-		    st.st_mtim.tv_sec * 1000000000LL + st.st_mtim.tv_nsec == e->mtime_ns)
+		bool same = r == 0 && (uint64_t)st.st_size == e->size &&
+			    st.st_mtim.tv_sec * 1000000000LL + st.st_mtim.tv_nsec ==
+				    e->mtime_ns;
+		/* It may have been another one in between. */
+		if (!same || clair_stage_is_changed(m->stage, id))
+			clair_stage_changed(m->stage, id);
+		if (same)
 			continue;
-		clair_stage_changed(m->stage, id);
 		add_name(r == -ENOENT ? removed : changed, m->catalog, id);
 	}
 	json_t *report = clair_report_json(m);

@@ -249,6 +249,8 @@ void clair_stage_changed(struct clair_stage *st, uint32_t id)
 	if (id >= st->count)
 		return;
 	autolock(&st->lock);
+	if (st->samples[id].flags & F_CHANGED) /* once more: what was read since is old, too */
+		stage_queue_invalid(st, id);
 	stage_mark_changed(st, id);
 	stage_kick(st);
 }
