@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
+#include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mount.h>
@@ -13,6 +15,8 @@
 
 #include "cleanup.h"
 #include "control.h"
+
+#define ANSWER_MS 3000
 
 static int by_fusermount(const char *path, bool lazy)
 {
@@ -44,14 +48,38 @@ int clair_unmount(const char *path, bool lazy)
 	return umount2(path, UMOUNT_NOFOLLOW | (lazy ? MNT_DETACH | MNT_FORCE : 0)) < 0 ? -errno : 0;
 }
 
-/* Whether a mount whose daemon is gone lies at PATH. A plain stat would be answered from the
- * attributes that the kernel remembers. */
-static bool is_dead(const char *path)
+/* A plain stat would be answered from the attributes that the kernel remembers. */
+static bool asked_is_dead(const char *path)
 {
 	struct statx st;
 
 	return statx(AT_FDCWD, path, AT_STATX_FORCE_SYNC, STATX_MODE, &st) < 0 &&
 	       (errno == ENOTCONN || errno == ECONNABORTED);
+}
+
+/* Whether a mount whose daemon is gone lies at PATH. A process of its own asks: a daemon that
+ * is stopped, or hangs, never answers. */
+static bool is_dead(const char *path)
+{
+	pid_t pid = fork();
+	int status = 0;
+
+	if (pid < 0)
+		return asked_is_dead(path);
+	if (pid == 0)
+		_exit(asked_is_dead(path));
+	for (int ms = 0; ms < ANSWER_MS; ms++) {
+		pid_t r = waitpid(pid, &status, WNOHANG);
+		if (r == pid)
+			return WIFEXITED(status) && WEXITSTATUS(status) == 1;
+		if (r < 0 && errno != EINTR)
+			return false;
+		poll(NULL, 0, 1);
+	}
+	/* Where even that does not end it, it is not waited for. */
+	kill(pid, SIGKILL);
+	waitpid(pid, &status, WNOHANG);
+	return false;
 }
 
 int clair_unmount_dead(const char *path)
