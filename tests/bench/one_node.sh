@@ -78,13 +78,36 @@ awk 'NF { print } !NF { exit }' "$WORK/order" >"$WORK/order.0"
 awk 'later { print } !NF { later = 1 }' "$WORK/order" >"$WORK/order.1"
 mount_clairfs "$WORK/ram/source" "$WORK/mnt" -o "$opt,ram=3G,staging=64M,keep=arena" 2>/dev/null
 "$LIB/reader" "$WORK/mnt" "$WORK/order.0" --threads 2 --compute-us 1200 >/dev/null
-cpu0=$(status "$WORK/mnt" .process.cpu_s)
+requests() { status "$WORK/mnt" '[.fuse[]] | add'; } # of readers; our own are apart
+cpu0=$(status "$WORK/mnt" .process.cpu_s) requests0=$(requests)
 "$LIB/reader" "$WORK/mnt" "$WORK/order.1" --threads 2 --compute-us 200 >"$WORK/window"
-cpu1=$(status "$WORK/mnt" .process.cpu_s)
+cpu1=$(status "$WORK/mnt" .process.cpu_s) requests1=$(requests)
 jq -r '"  \(.mb_s | round) MB/s, stall \(.stall_s * 1000 * 100 | round / 100) ms"' "$WORK/window"
 status "$WORK/mnt" '.streams[0].epochs[1:] | "  missed \([.[].missed] | add), late \([.[].late] | add) of \([.[].opens] | add)"'
 awk -v a="$cpu0" -v b="$cpu1" -v n="$n" 'BEGIN { printf "  daemon CPU: %.1f us a sample\n", (b - a) * 1e6 / n / 2 }'
+awk -v a="$requests0" -v b="$requests1" -v n="$n" 'BEGIN { printf "  FUSE requests of any kind a sample, after drops: %.4f\n", (b - a) / n / 2 }'
 umount_clean "$WORK/mnt"
-rm -rf "$WORK/ram/source" 
+rm -rf "$WORK/ram/source"
+
+echo
+say "the order of 1,281,167 samples: clairfs order with its start, against torch.randperm without"
+python=${PYTHON:-/usr/bin/python3} # Debian's has Debian's torch
+if "$python" -c 'import torch' 2>/dev/null; then
+	o="--n 1281167 -o sampler=torch-distributed,seed=42"
+	"$CLAIRFS" order $o >"$WORK/ours"
+	a=$({ TIMEFORMAT=%R; time "$CLAIRFS" order $o --limit 1 >/dev/null; } 2>&1)
+	b=$("$python" -c 'import time, torch
+g = torch.Generator()
+g.manual_seed(42)
+t = time.monotonic()
+p = torch.randperm(1281167, generator=g).tolist()
+print("%.3f" % (time.monotonic() - t))
+open("'"$WORK/theirs"'", "w").write("\n".join(map(str, p)) + "\n")')
+	cmp -s "$WORK/ours" "$WORK/theirs" && same=the || same="NOT THE"
+	say "  $same same; clairfs $a s, torch $b s: $(ratio "$b" "$a")"
+	rm -f "$WORK/ours" "$WORK/theirs"
+else
+	say "  skipped: no torch"
+fi
 
 . "$TOP/tests/bench/slow_source.sh"
