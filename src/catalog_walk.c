@@ -15,6 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "cleanup.h"
@@ -23,6 +24,7 @@
 #define PROGRESS_EVERY 4096
 #define CHUNK 512 /* entries a thread stats at a time */
 
+#define TRIES 4
 #define GONE 0xff /* kind of an entry that vanished after it was listed */
 
 struct bytes {
@@ -69,6 +71,20 @@ struct walk {
 	int error;
 	struct clair_catalog *catalog; /* its owners */
 };
+
+/* Whether what gave R may be tried again: a PFS that stumbles, or no descriptor left. Waits
+ * first, before try number TRY (1, 2, …). */
+static bool again(int r, int try)
+{
+	struct timespec t = { .tv_nsec = 1000000L << (3 * try) }; /* 8, 64, 512 ms */
+
+	if (try >= TRIES ||
+	    (r != -EIO && r != -ESTALE && r != -ETIMEDOUT && r != -EINTR && r != -EAGAIN &&
+	     r != -EMFILE && r != -ENFILE))
+		return false;
+	nanosleep(&t, NULL);
+	return true;
+}
 
 static void free_tree(struct listing *l)
 {
@@ -216,6 +232,8 @@ static int stat_entries(struct walk *w, struct listing *l, uint32_t begin, uint3
 	for (uint32_t i = begin; i < end; i++) {
 		int r = stat_entry(w, l, &l->entries[i], &last);
 
+		for (int try = 1; again(r, try); try++)
+			r = stat_entry(w, l, &l->entries[i], &last);
 		if (r == -ENOENT || r == -EACCES)
 			l->entries[i].kind = GONE;
 		else if (r < 0)
@@ -268,20 +286,35 @@ static int read_names(struct listing *l)
 	}
 }
 
-/* Names only. A folder that cannot be read is shown, but empty to us or cut; the root must
- * be readable. */
-static int list_folder(const struct walk *w, struct listing *l)
+static int list_once(const struct walk *w, struct listing *l)
 {
 	int fd = open_listing(w, l);
 
-	if (fd >= 0 && !(l->dir = fdopendir(fd))) {
+	l->count = 0;
+	l->names.size = 0;
+	if (l->dir)
+		closedir(l->dir);
+	l->dir = fd < 0 ? NULL : fdopendir(fd);
+	if (fd >= 0 && !l->dir) {
 		close(fd);
 		return -ENOMEM;
 	}
-	int r = fd < 0 ? fd : read_names(l);
-	if (r == -ENOMEM || r == -EOVERFLOW || !l->parent)
+	return fd < 0 ? fd : read_names(l);
+}
+
+/* Names only. A folder that the user may not read is shown, but empty to us or cut; the root
+ * must be readable. */
+static int list_folder(const struct walk *w, struct listing *l)
+{
+	int r = list_once(w, l);
+
+	for (int try = 1; again(r, try); try++)
+		r = list_once(w, l);
+	if (r == 0 || !l->parent ||
+	    (r != -EACCES && r != -EPERM && r != -ENOENT && r != -ENOTDIR && r != -ELOOP &&
+	     r != -ENAMETOOLONG))
 		return r;
-	l->unreadable = r < 0;
+	l->unreadable = true;
 	return 0;
 }
 
