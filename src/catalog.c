@@ -114,12 +114,6 @@ uint64_t clair_catalog_hash(const struct clair_catalog *c)
 	return c->hash;
 }
 
-size_t clair_catalog_memory(const struct clair_catalog *c)
-{
-	return sizeof *c + (sizeof *c->entries + sizeof *c->sorted) * c->count +
-	       sizeof *c->owners * c->owner_count + c->names_size;
-}
-
 static int compare(const char *name, const char *key, size_t length)
 {
 	int order = strncmp(name, key, length);

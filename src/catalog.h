@@ -94,7 +94,5 @@ size_t clair_catalog_path(const struct clair_catalog *catalog, uint32_t id, char
 uint64_t clair_catalog_bytes(const struct clair_catalog *catalog);
 /* XXH3 over everything that nodes must agree on. */
 uint64_t clair_catalog_hash(const struct clair_catalog *catalog);
-/* Memory that it takes, bytes. */
-size_t clair_catalog_memory(const struct clair_catalog *catalog);
 
 #endif

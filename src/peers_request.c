@@ -332,6 +332,18 @@ double clair_peers_expect(struct clair_peers *p, uint16_t node, uint64_t size)
 	return (double)size / n->rate;
 }
 
+/* What came from NODE must be what it said; else it goes back. 0 or -EBADMSG. */
+static int check_bytes(struct clair_peers *p, uint16_t node, struct clair_buffer **buffer,
+		       size_t size, uint64_t hash)
+{
+	if (XXH3_64bits((*buffer)->data, size) == hash)
+		return 0;
+	clair_count(&p->stats->error_peer, 1);
+	log_error("node %u sent damaged bytes; fetched from the source", node);
+	clair_buffer_put(p->pool, take_ptr(*buffer));
+	return -EBADMSG;
+}
+
 int clair_peers_fetch(struct clair_peers *p, uint16_t node, uint32_t id, uint32_t piece,
 		      size_t size, struct clair_buffer **out, uint64_t *hash)
 {
@@ -390,15 +402,7 @@ int clair_peers_fetch(struct clair_peers *p, uint16_t node, uint32_t id, uint32_
 		send_key(p, CLAIR_LINK_UNLAND, &(struct request){ .key = copy.key,
 								   .size = size,
 								   .buffer = buffer });
-	if (r < 0)
-		return r;
-	if (XXH3_64bits((*out)->data, size) != *hash) {
-		clair_count(&p->stats->error_peer, 1);
-		log_error("node %u sent damaged bytes; fetched from the source", node);
-		clair_buffer_put(p->pool, take_ptr(*out));
-		return -EBADMSG;
-	}
-	return 0;
+	return r < 0 ? r : check_bytes(p, node, out, size, *hash);
 }
 
 /* --- being asked ----------------------------------------------------------------------- */

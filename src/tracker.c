@@ -398,7 +398,6 @@ static void remember(struct clair_tracker *t, uint32_t id)
 
 static void fitted(struct clair_tracker *t)
 {
-	t->predicted++;
 	if (t->strange > 0)
 		t->strange--;
 	if (t->strange <= TRUST && !t->trusted)
@@ -419,8 +418,6 @@ void clair_tracker_open(struct clair_tracker *t, uint32_t id, int64_t now,
 	if (fits(t, id, result)) {
 		if (result->use == CLAIR_USE_PREDICTED)
 			fitted(t);
-		else
-			t->predicted++;
 		return;
 	}
 	remember(t, id);
@@ -435,7 +432,6 @@ void clair_tracker_open(struct clair_tracker *t, uint32_t id, int64_t now,
 		uint32_t e = t->current->where[id];
 		result->lane = e == NONE ? 0 : lane_of(t, t->current, e);
 		result->index = e == NONE ? 0 : e - t->current->base[result->lane];
-		t->predicted++;
 	}
 }
 
@@ -473,13 +469,6 @@ bool clair_tracker_trusted(const struct clair_tracker *t)
 int clair_tracker_set_epoch(struct clair_tracker *t, uint64_t epoch)
 {
 	return t->current ? jump(t, epoch, 0, 0) : -ENOENT;
-}
-
-void clair_tracker_counts(const struct clair_tracker *t, uint64_t *opens,
-			  uint64_t *predicted_opens)
-{
-	*opens = t->opens;
-	*predicted_opens = t->predicted;
 }
 
 void clair_tracker_free(struct clair_tracker *t)

@@ -58,8 +58,5 @@ bool clair_tracker_trusted(const struct clair_tracker *tracker);
 /* The reader told us the epoch (xattr): positions move there at once. -ENOENT: the order
  * is unknown. */
 int clair_tracker_set_epoch(struct clair_tracker *tracker, uint64_t epoch);
-/* Opens so far: all, and those that fitted. */
-void clair_tracker_counts(const struct clair_tracker *tracker, uint64_t *opens,
-			  uint64_t *predicted);
 
 #endif

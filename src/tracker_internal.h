@@ -42,7 +42,7 @@ struct clair_tracker {
 	/* A failed search is not repeated at every open: how many, and when again. */
 	unsigned searches;
 	uint64_t search_at; /* opens */
-	uint64_t opens, predicted;
+	uint64_t opens;
 };
 
 /* Of EPOCH: 0, -ENOMEM, -EOVERFLOW (too many entries), or the order's errno. */
