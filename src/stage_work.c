@@ -11,6 +11,7 @@
 #define FIRST_WINDOW_NS (5 * CLAIR_NS_PER_MS)
 #define FEWEST 3u /* loads in flight */
 #define LEAP 16u  /* entries */
+#define PEER_LOADS 24u
 
 /* Little's law: twice rate x latency, so that the rate can show what more would give. It begins
  * with few loads: a slow source shared by too many gives the first sample as late as the last,
@@ -62,13 +63,33 @@ int stage_spawn(struct clair_stage *st)
 	return r;
 }
 
+/* Loads at once: the limit is the source's; what other nodes give comes beside it, from many of
+ * them at a time, since one that is busy would keep the link of this one idle. */
+static unsigned most_loads(const struct clair_stage *st)
+{
+	unsigned n = st->peers ? st->limit + PEER_LOADS : st->limit;
+
+	return n < MAX_WORKERS ? n : MAX_WORKERS;
+}
+
+/* Whether ID would be loaded from the source. */
+static bool from_source(const struct clair_stage *st, uint32_t id)
+{
+	const struct sample *x = &st->samples[id];
+
+	if ((x->flags & F_ARENA) || x->disk)
+		return false;
+	uint16_t home = clair_peers_home(st->peers, id);
+	return home == CLAIR_NO_NODE || home == clair_peers_self(st->peers);
+}
+
 static void wake_one(struct clair_stage *st)
 {
 	if (!st->started || st->stopping)
 		return;
 	if (st->idle)
 		pthread_cond_signal(&st->work);
-	else if (st->worker_count < st->limit && stage_spawn(st) < 0 && !st->worker_count)
+	else if (st->worker_count < most_loads(st) && stage_spawn(st) < 0 && !st->worker_count)
 		log_error("no thread for staging; reads go to the source");
 }
 
@@ -223,6 +244,8 @@ static bool pick_sample(struct clair_stage *st, struct job *job, struct lane *la
 	uint32_t arena_at;
 	struct flight *f = large ? NULL : flight_find(st, id, 0);
 
+	if (!f && st->peers && st->ways[WAY_SOURCE].loads >= st->limit && from_source(st, id))
+		return false;
 	if (f && (!f->loaded || f->error)) {
 		lane_advance(st, lane); /* a READ fetches it */
 		return true;
@@ -314,7 +337,7 @@ static void pick(struct clair_stage *st, struct job *job)
 		st->spills = st->spills->next_spill;
 		return;
 	}
-	if (st->active >= st->limit)
+	if (st->active >= most_loads(st))
 		return;
 	pick_piece(st, job, st->inflight_bytes < INFLIGHT_BYTES);
 	while (job->kind == J_NONE && st->inflight_bytes < INFLIGHT_BYTES &&
@@ -443,7 +466,7 @@ void *stage_worker(void *arg)
 			continue;
 		}
 		st->active++;
-		if (st->active < st->limit && waits(st, &job))
+		if (st->active < most_loads(st) && waits(st, &job))
 			wake_one(st);
 		pthread_mutex_unlock(&st->lock);
 		run(st, &job);
