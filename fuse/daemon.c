@@ -408,6 +408,26 @@ static void fit_memory(struct clair_options *o)
 		    (unsigned long long)(o->staging >> 20));
 }
 
+static void *wait_for_end(void *arg)
+{
+	(void)arg;
+	for (;;)
+		pause();
+	return NULL;
+}
+
+/* The first pthread_cancel (libfuse ends its threads by it) loads a library, and aborts when no
+ * descriptor is left then: it is done at once. */
+static void load_unwinder(void)
+{
+	pthread_t thread;
+
+	if (pthread_create(&thread, NULL, wait_for_end, NULL))
+		return;
+	pthread_cancel(thread);
+	pthread_join(thread, NULL);
+}
+
 int clair_daemon_run(const struct clair_daemon_config *config)
 {
 	struct clair_options options = *config->options; /* its memory stays the caller's */
@@ -424,6 +444,7 @@ int clair_daemon_run(const struct clair_daemon_config *config)
 	m->own_ids = config->fuse_fd >= 0 && m->uid != 0;
 	signal(SIGPIPE, SIG_IGN);
 	raise_files();
+	load_unwinder();
 	int r = prepare(&d);
 	if (r == 0)
 		r = start_parts(&d);
