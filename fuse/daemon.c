@@ -443,6 +443,9 @@ int clair_daemon_run(const struct clair_daemon_config *config)
 	m->gid = getegid();
 	m->own_ids = config->fuse_fd >= 0 && m->uid != 0;
 	signal(SIGPIPE, SIG_IGN);
+	/* Batch systems send these to all of a job before its time is over. */
+	signal(SIGUSR1, SIG_IGN);
+	signal(SIGUSR2, SIG_IGN); /* until the keeper takes it */
 	raise_files();
 	load_unwinder();
 	int r = prepare(&d);

@@ -15,7 +15,7 @@
 static _Noreturn void guard(int abort_fd, pid_t daemon)
 {
 	sigset_t death;
-	int sig;
+	siginfo_t info;
 
 	sigemptyset(&death);
 	sigaddset(&death, SIGUSR1);
@@ -25,8 +25,11 @@ static _Noreturn void guard(int abort_fd, pid_t daemon)
 	if (dup2(abort_fd, 0) < 0 || close_range(1, ~0u, 0) < 0)
 		_exit(1);
 	/* It may have died before prctl. */
-	if (getppid() == daemon)
-		sigwait(&death, &sig);
+	while (getppid() == daemon) {
+		/* Its death is told as from itself; the same signal to all of a job is not it. */
+		if (sigwaitinfo(&death, &info) > 0 && info.si_pid == daemon)
+			break;
+	}
 	_exit(write(0, "1", 1) == 1 ? 0 : 1);
 }
 
