@@ -15,9 +15,14 @@
 #include "log.h"
 #include "mount.h"
 #include "remember.h"
+#include "tracker.h"
 
 /* How often, in opens, it is looked whether what was found still holds. */
 #define CHECK_OPENS 64
+/* Where there may be more ranks, opens are answered for a while after the answer: only they say
+ * who opens. At least so many, for at least so long. */
+#define RANKS_OPENS 1024
+#define RANKS_NS (20 * CLAIR_NS_PER_S)
 
 struct clair_finder {
 	struct clair_mount *mount;
@@ -29,6 +34,7 @@ struct clair_finder {
 	_Atomic bool given; /* set while mounted: nothing is to be found any more */
 	_Atomic uint32_t folder; /* of the stream that was found */
 	_Atomic uint64_t opens;
+	_Atomic int64_t found_ns; /* when; 0: opens need not be answered any more */
 	_Atomic int64_t begun_ns; /* the first open since it looks */
 	/* Of the answer that holds, when it was given. Under answering. */
 	size_t took_opens;
@@ -53,9 +59,11 @@ static uint32_t *keep_own(const struct clair_mount *m, const struct clair_stream
 	return out;
 }
 
-/* Makes an ANSWER the stream. answering */
+/* Makes an ANSWER the stream. -EDOM: most of the opens are not of its order, though it has the
+ * ranks that read here; never when it is SURE. answering */
 static int take_answer(struct clair_finder *f, uint32_t folder,
-		       const struct clair_words *answer, const uint32_t *ids, size_t count)
+		       const struct clair_words *answer, const uint32_t *ids, size_t count,
+		       bool sure)
 {
 	struct clair_mount *m = f->mount;
 	struct clair_words words = { 0 };
@@ -74,6 +82,11 @@ static int take_answer(struct clair_finder *f, uint32_t folder,
 	if (r == 0)
 		r = clair_stream_new(m->catalog, folder, &words, &stream, &error);
 	clair_words_finish(&words);
+	if (r == 0 && !sure && clair_learn_knows_ranks(f->learn, answer) &&
+	    !clair_tracker_explains(stream, ids, count)) {
+		clair_stream_free(stream);
+		return -EDOM;
+	}
 	if (r == 0)
 		own = keep_own(m, stream, ids, count, &own_count);
 	if (r == 0)
@@ -85,6 +98,15 @@ static int take_answer(struct clair_finder *f, uint32_t folder,
 		clair_stage_replay(m->stage, folder, own, own_count);
 	free(error);
 	return r;
+}
+
+/* From now on opens need not reach the daemon. Where folders cannot be watched they must; that
+ * flag is set by the watch. */
+static void need_no_opens(struct clair_finder *f)
+{
+	atomic_store(&f->found_ns, 0);
+	if (!atomic_load(&f->mount->unwatched))
+		atomic_store(&f->mount->answer_opens, false);
 }
 
 /* answering */
@@ -107,15 +129,16 @@ static enum took found(struct clair_finder *f, uint32_t folder, const struct cla
 	if (atomic_load(&f->found) || atomic_load(&f->given))
 		return OTHERS;
 	set_costs(f, count);
-	if (take_answer(f, folder, answer, ids, count) < 0)
+	if (take_answer(f, folder, answer, ids, count, false) < 0)
 		return FAILED;
 	atomic_store(&f->folder, folder);
 	atomic_store(&f->opens, 0);
 	atomic_store(&f->found, true);
-	/* From now on opens need not reach the daemon. Where folders cannot be watched they
-	 * must; that flag is set by the watch. */
-	if (!atomic_load(&m->unwatched))
-		atomic_store(&m->answer_opens, false);
+	const char *world = clair_words_get(answer, "world");
+	if (world && strcmp(world, "1"))
+		atomic_store(&f->found_ns, clair_now_ns());
+	else
+		need_no_opens(f);
 	log_info("the order was found after %zu opens: %s over %s, seed %s", count,
 		 clair_words_get(answer, "sampler"), clair_words_get(answer, "index"),
 		 clair_words_get(answer, "seed") ? clair_words_get(answer, "seed") : "none");
@@ -131,13 +154,12 @@ void clair_finder_told(struct clair_finder *f, uint32_t folder, const struct cla
 	if (atomic_load(&f->found) || atomic_load(&f->given))
 		return;
 	set_costs(f, 0);
-	if (take_answer(f, folder, answer, NULL, 0) < 0)
+	if (take_answer(f, folder, answer, NULL, 0, true) < 0)
 		return;
 	atomic_store(&f->folder, folder);
 	atomic_store(&f->opens, 0);
 	atomic_store(&f->found, true);
-	if (!atomic_load(&f->mount->unwatched))
-		atomic_store(&f->mount->answer_opens, false);
+	need_no_opens(f);
 	log_info("another node found the order: %s over %s",
 		 clair_words_get(answer, "sampler"), clair_words_get(answer, "index"));
 }
@@ -184,7 +206,8 @@ static bool more_ranks(void *arg, uint32_t folder, const struct clair_words *ans
 
 	autolock(&f->answering);
 	if (!atomic_load(&f->found) || atomic_load(&f->given) ||
-	    atomic_load(&f->folder) != folder || take_answer(f, folder, answer, ids, count) < 0)
+	    atomic_load(&f->folder) != folder ||
+	    take_answer(f, folder, answer, ids, count, true) < 0)
 		return false;
 	log_info("the order has these ranks here: %s", clair_words_get(answer, "ranks"));
 	return true;
@@ -282,8 +305,7 @@ void clair_finder_given(struct clair_finder *f)
 	/* Not while an answer is being taken: what the user says comes last, and stays. */
 	autolock(&f->answering);
 	atomic_store(&f->given, true);
-	if (!atomic_load(&f->mount->unwatched))
-		atomic_store(&f->mount->answer_opens, false);
+	need_no_opens(f);
 }
 
 void clair_finder_open(struct clair_finder *f, pid_t pid, uint32_t id)
@@ -292,6 +314,10 @@ void clair_finder_open(struct clair_finder *f, pid_t pid, uint32_t id)
 		return;
 	if (!atomic_load(&f->begun_ns))
 		atomic_store(&f->begun_ns, clair_now_ns());
+	int64_t found_ns = atomic_load(&f->found_ns);
+	if (found_ns && atomic_load(&f->opens) >= RANKS_OPENS &&
+	    clair_now_ns() - found_ns > RANKS_NS)
+		need_no_opens(f);
 	/* What was found does not hold any more: look again, by the watch's events. */
 	if (atomic_load(&f->found) &&
 	    atomic_fetch_add(&f->opens, 1) % CHECK_OPENS == CHECK_OPENS - 1 &&
@@ -300,6 +326,7 @@ void clair_finder_open(struct clair_finder *f, pid_t pid, uint32_t id)
 		clair_discover_again(f->discover);
 		clair_learn_again(f->learn);
 		atomic_store(&f->begun_ns, clair_now_ns());
+		atomic_store(&f->found_ns, 0);
 		atomic_store(&f->found, false);
 	}
 	clair_learn_open(f->learn, pid, id);

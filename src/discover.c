@@ -21,8 +21,8 @@ static const struct {
 	      { 400, DEAR },	{ 800, CHEAP },	   { 1600, DEAREST }, { 3200, CHEAP },
 	      { 6400, DEAREST }, { 12800, CHEAP } };
 #define STEPS (sizeof steps / sizeof steps[0])
-/* Processes whose environment is read, until one says it. */
-#define MOST_ASKED 8
+/* Processes whose environment is read. */
+#define MOST_ASKED 64
 
 static void set_state(struct clair_discover *d, const char *state)
 {
@@ -75,9 +75,11 @@ static void read_environment(struct clair_discover *d, pid_t pid)
 	if (place == PLACES || rank[place] >= world[place])
 		return;
 	autolock(&d->lock);
+	d->several = d->several || (d->by_environment && d->rank != rank[place]);
 	if (!d->world) {
 		d->world = world[place];
 		d->rank = rank[place];
+		d->by_environment = true;
 	}
 }
 
@@ -124,8 +126,9 @@ void clair_discover_open(struct clair_discover *d, pid_t pid, uint32_t id)
 	    keep(d, pid, id)) {
 		if (d->count == 1)
 			d->begun_ns = clair_now_ns();
-		ask = pid > 0 && new && !d->world && d->asked < MOST_ASKED;
+		ask = pid > 0 && new && d->asked < MOST_ASKED;
 		d->asked += ask;
+		d->several = d->several || d->asked == MOST_ASKED;
 		for (size_t i = 0; i < STEPS; i++)
 			if (d->count == steps[i].opens)
 				pthread_cond_signal(&d->change);

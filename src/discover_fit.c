@@ -86,6 +86,7 @@ void clair_numbering_finish(struct numbering *n)
 int clair_numbering_fill(struct numbering *n, const struct opened *o, uint32_t number_count)
 {
 	autofree uint32_t *number = malloc(sizeof *number * (number_count + 1ul));
+	autofree pid_t *by = malloc(sizeof *by * (o->count + 1)); /* who opened it first */
 	size_t words = n->count / 64 + 1;
 
 	n->first = malloc(sizeof *n->first * (n->count + 1ul));
@@ -93,7 +94,7 @@ int clair_numbering_fill(struct numbering *n, const struct opened *o, uint32_t n
 	n->soon = calloc(words, sizeof *n->soon);
 	n->early = calloc(words, sizeof *n->early);
 	n->at = malloc(sizeof *n->at * (o->count + 1));
-	if (!number || !n->first || !n->bits || !n->soon || !n->early || !n->at)
+	if (!number || !by || !n->first || !n->bits || !n->soon || !n->early || !n->at)
 		return -ENOMEM;
 	memset(n->first, 0xff, sizeof *n->first * n->count);
 	memset(number, 0xff, sizeof *number * number_count);
@@ -105,8 +106,12 @@ int clair_numbering_fill(struct numbering *n, const struct opened *o, uint32_t n
 	for (size_t i = 0; i < o->count && (n->seen < n->count / 2 || n->count < 24); i++) {
 		uint32_t at = n->at[i];
 		n->strange += at == NONE;
+		n->own += at != NONE;
+		if (at != NONE && n->first[at] != NONE)
+			n->again += by[n->first[at]] != o->pids[i];
 		if (at == NONE || n->first[at] != NONE)
 			continue;
+		by[n->seen] = o->pids[i];
 		n->first[at] = n->seen++;
 		n->bits[at / 64] |= 1ull << at % 64;
 		if (n->seen <= SOON || n->seen <= o->count / 4)
@@ -235,17 +240,32 @@ double clair_fit_digits(const struct numbering *n, const struct opened *o,
 	return digits;
 }
 
+/* Whether the first NEEDED distinct entries of ORDER were all opened: one that it has again says
+ * nothing new. */
+static bool begins(const struct numbering *n, const uint32_t *order, size_t count, uint32_t needed)
+{
+	uint64_t had[CLAIR_DISCOVER_OPENS / 64 + 1] = { 0 };
+
+	for (size_t i = 0; i < count; i++) {
+		uint32_t first = n->first[order[i]];
+
+		if (first == NONE)
+			return false;
+		needed -= !(had[first / 64] >> first % 64 & 1);
+		if (!needed)
+			return true;
+		had[first / 64] |= 1ull << first % 64;
+	}
+	return false;
+}
+
 bool clair_fit(const struct numbering *n, const struct opened *o, const uint32_t *order,
 	       size_t count, double extra)
 {
-	uint32_t needed = clair_fit_entries(n, extra), i = 0;
+	uint32_t needed = clair_fit_entries(n, extra);
 
-	if (needed && count >= needed) {
-		while (i < needed && n->first[order[i]] != NONE)
-			i++;
-		if (i == needed)
-			return true;
-	}
+	if (needed && count >= needed && begins(n, order, count, needed))
+		return true;
 	return o->opener_count && clair_fit_early(n, o, extra) &&
 	       clair_fit_digits(n, o, order, count) >= CLAIR_DISCOVER_DIGITS + extra;
 }

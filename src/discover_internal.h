@@ -51,6 +51,9 @@ struct numbering {
 	uint32_t *at;    /* by open: the sample's number, NONE: of others */
 	uint32_t seen;   /* distinct opens of samples of this numbering */
 	uint32_t strange; /* opens of others */
+	/* Opens of its samples that were looked at, and those of them by a thread after
+	 * another one's. */
+	uint32_t own, again;
 };
 
 #define CLAIR_EARLY 4
@@ -59,6 +62,11 @@ struct numbering {
  * -ENOMEM. */
 int clair_numbering_fill(struct numbering *n, const struct opened *o, uint32_t number_count);
 void clair_numbering_finish(struct numbering *n);
+/* Whether several threads had the same samples: by accident that is seldom. */
+static inline bool clair_numbering_repeats(const struct numbering *n)
+{
+	return n->own >= 24 && n->again > n->own / 5;
+}
 
 /* Entries of an order that must be among the first opens, for a chance of 10^-DIGITS among
  * 10^EXTRA orders; 0: there are not enough opens yet. */
@@ -94,6 +102,8 @@ struct clair_discover {
 	bool stopping, finishing, settled, answered;
 	uint64_t generation; /* counts up when it starts over */
 	uint32_t world, rank; /* given or of the readers' environment; world 0: unknown */
+	bool by_environment; /* they are of that */
+	bool several;	     /* ranks opened something, or may have */
 	const char *state;
 
 	_Atomic bool cancel; /* a search is to end */
@@ -113,6 +123,7 @@ struct trial {
 	struct numbering *n;  /* of the answer, or that is tried */
 	uint32_t world, rank; /* known, else 1, 0 */
 	bool any_world;       /* not known */
+	bool one_rank;	      /* all opens are of it, by the openers' environment */
 };
 
 /* What a trial may cost: torch's small seeds; whole orders by usual seeds; all seeds; as ranks of

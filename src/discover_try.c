@@ -237,6 +237,34 @@ static bool try_shuffles(struct trial *t)
 	return false;
 }
 
+/* Orders that give each sample to several ranks, at about the same time: what the ranks open
+ * together begins as other orders over the same permutation do. */
+static bool try_repeated(struct trial *t)
+{
+	static const char *const repeated[] = { "torchvision-ra", "timm-repeat-aug" };
+	uint32_t world = t->world, rank = t->rank;
+
+	for (size_t i = 0; i < t->count; i++) {
+		t->n = &t->all[i];
+		if (!(t->one_rank || clair_numbering_repeats(t->n)) || (t->any_world && t->n->count > LARGE))
+			continue;
+		for (uint32_t w = t->any_world ? 2 : world;
+		     w <= (t->any_world ? SMALL_WORLDS : world) && !atomic_load(&t->d->cancel);
+		     w++)
+			for (uint32_t r = t->any_world ? 0 : rank;
+			     r <= (t->any_world ? w - 1 : rank); r++)
+				for (size_t k = 0; k < sizeof repeated / sizeof repeated[0]; k++) {
+					t->world = w;
+					t->rank = r;
+					if (try_sampler(t, repeated[k], 0, false, false, 3))
+						return true;
+				}
+	}
+	t->world = world;
+	t->rank = rank;
+	return false;
+}
+
 /* Every family with the words that it has by itself, and few seeds: recipes seldom say more.
  * Only over the likeliest numberings. */
 static bool try_families(struct trial *t)
@@ -276,7 +304,8 @@ static bool try_in_order(struct trial *t, bool parts)
 
 static bool try_quick(struct trial *t)
 {
-	return try_in_order(t, false) || clair_try_seeds(t, t->count, 1, 0, SMALL_SEEDS) ||
+	return try_in_order(t, false) || try_repeated(t) ||
+	       clair_try_seeds(t, t->count, 1, 0, SMALL_SEEDS) ||
 	       clair_try_early_draws(t) || (t->any_world && clair_try_worlds(t));
 }
 
@@ -335,6 +364,7 @@ bool clair_discover_try(struct clair_discover *d, struct opened *opened,
 	t.any_world = !d->world;
 	t.world = d->world ? d->world : 1;
 	t.rank = d->world ? d->rank : 0;
+	t.one_rank = d->by_environment && d->world > 1 && !d->several;
 	pthread_mutex_unlock(&d->lock);
 	add_numberings(&t);
 	bool yes = try_all(&t, effort);

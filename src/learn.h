@@ -47,6 +47,8 @@ void clair_learn_settle(struct clair_learn *learn, uint32_t folder,
 void clair_learn_again(struct clair_learn *learn);
 /* Where WORDS have several ranks: those whose readers were seen here, by their environment. */
 int clair_learn_set_ranks(struct clair_learn *learn, struct clair_words *words);
+/* Whether the ranks in WORDS are all that read here, as far as their environment says. */
+bool clair_learn_knows_ranks(struct clair_learn *learn, const struct clair_words *words);
 /* Whether WORDS say what the earlier run found. */
 bool clair_learn_is_remembered(struct clair_learn *learn, const struct clair_words *words);
 /* Waits until everything that the opens so far allow has been tried. For tests. */

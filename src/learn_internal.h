@@ -100,6 +100,7 @@ struct clair_learn {
 	uint32_t world; /* of the readers' environment; 0: unknown */
 	bool given_world;
 	uint64_t ranks[CLAIR_LEARN_RANKS / 64]; /* a bit each that was seen */
+	bool ranks_seen;
 	bool ranks_due; /* the answer may lack some of them */
 
 	_Atomic bool cancel;

@@ -22,6 +22,7 @@ void clair_learn_see_rank(struct clair_learn *l, const struct clair_process *who
 	if (*word & bit)
 		return;
 	*word |= bit;
+	l->ranks_seen = true;
 	l->ranks_due = true;
 	pthread_cond_broadcast(&l->change);
 }
@@ -46,6 +47,15 @@ int clair_learn_set_ranks(struct clair_learn *l, struct clair_words *words)
 {
 	autolock(&l->lock);
 	return set_ranks(l, words);
+}
+
+bool clair_learn_knows_ranks(struct clair_learn *l, const struct clair_words *words)
+{
+	const char *world = clair_words_get(words, "world");
+	unsigned long ranks = world ? strtoul(world, NULL, 10) : 1;
+
+	autolock(&l->lock);
+	return ranks < 2 || (l->world == ranks && (l->given_world || l->ranks_seen));
 }
 
 /* The answer with the ranks of now, and the opens of the pass that is open: false when it has
@@ -83,7 +93,8 @@ void clair_learn_update_ranks(struct clair_learn *l)
 		pthread_mutex_lock(&l->lock);
 		current = l->settled && l->generation == generation &&
 			  clair_words_set(&l->answer, "ranks",
-					  clair_words_get(&words, "ranks")) == 0;
+					  clair_words_get(&words, "ranks")) == 0 &&
+			  !l->ranks_due; /* then it is not the last */
 		pthread_mutex_unlock(&l->lock);
 	}
 	if (current && l->memory_file && !clair_words_get(&words, "epochs") &&

@@ -16,6 +16,10 @@ struct clair_tracker;
 int clair_tracker_new(struct clair_stream *stream, struct clair_tracker **out);
 void clair_tracker_free(struct clair_tracker *tracker);
 
+/* Whether the order of STREAM says at least half of these opens, those of its samples, as they
+ * came; too few of them are always said. */
+bool clair_tracker_explains(struct clair_stream *stream, const uint32_t *ids, size_t count);
+
 enum clair_use {
 	CLAIR_USE_REPEAT,      /* the same sample again within its window (cv2 opens twice) */
 	CLAIR_USE_PREDICTED,   /* next, or within the window of a rank */

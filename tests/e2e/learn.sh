@@ -54,7 +54,7 @@ early() {
 	rm -rf "$XDG_CACHE_HOME"/*
 	mnt=$WORK/mnt-$((++mounts)) # a daemon that still ends is not asked
 	mount_clairfs "$source" "$mnt" -o ram=64M,staging=32M
-	torch "$mnt" "$list" "$@" epochs=1 limit=300 >"$WORK/mounted" || fail "$*: the loader gave $?"
+	torch "$mnt" "$list" "$@" epochs=1 limit=220 >"$WORK/mounted" || fail "$*: the loader gave $?"
 	wait_for 60 how found || fail "$*: not found: $(status "$mnt" .discovery)"
 	first order | jq -c .
 	native "$source" "$list"

@@ -71,7 +71,7 @@ static void drop_stream(struct follower *f)
 
 /* lock */
 static int take_stream(struct follower *f, uint32_t folder, const struct clair_words *words,
-		       const uint32_t *ids, size_t count)
+		       const uint32_t *ids, size_t count, bool sure)
 {
 	struct clair_open_result result;
 	char *error = NULL;
@@ -80,6 +80,14 @@ static int take_stream(struct follower *f, uint32_t folder, const struct clair_w
 	drop_stream(f);
 	f->known = false;
 	int r = clair_stream_new(f->catalog, folder, words, &f->stream, &error);
+	if (r == 0 && !sure && clair_learn_knows_ranks(f->learn, words) &&
+	    !clair_tracker_explains(f->stream, ids, count)) {
+		if (getenv("RECIPE_VERBOSE"))
+			fprintf(stderr, "# most opens say no: %s\n",
+				clair_words_get(words, "sampler"));
+		drop_stream(f);
+		return -EDOM;
+	}
 	if (r == 0)
 		r = clair_tracker_new(f->stream, &f->tracker);
 	if (r < 0) {
@@ -114,6 +122,8 @@ static void say_answer(struct follower *f, const struct clair_words *words)
 						   length ? "," : "", keys[i],
 						   name ? name + 1 : value);
 	}
+	if (getenv("RECIPE_VERBOSE"))
+		fprintf(stderr, "# %llu opens: %s\n", (unsigned long long)f->opens, f->answer);
 }
 
 /* lock */
@@ -123,7 +133,7 @@ static bool take(struct follower *f, uint32_t folder, const struct clair_words *
 	*ours = false;
 	if (f->known || f->ending)
 		return true;
-	if (take_stream(f, folder, words, ids, count) < 0)
+	if (take_stream(f, folder, words, ids, count, false) < 0)
 		return false;
 	*ours = true;
 	f->since = 0;
@@ -169,7 +179,8 @@ static bool more_ranks(void *arg, uint32_t folder, const struct clair_words *wor
 	struct follower *f = arg;
 
 	autolock(&f->lock);
-	if (!f->known || f->ending || take_stream(f, folder, words, ids, count) < 0)
+	if (!f->known || f->ending ||
+	    take_stream(f, folder, words, ids, count, true) < 0)
 		return false;
 	say_answer(f, words);
 	return true;
@@ -229,6 +240,8 @@ static bool open_file(struct follower *f, pid_t pid, uint32_t id)
 		again = true;
 	bool predicted = known && result.use != CLAIR_USE_UNPREDICTED;
 	pthread_mutex_unlock(&f->lock);
+	if (again && getenv("RECIPE_VERBOSE"))
+		fprintf(stderr, "# %llu opens: it does not hold\n", (unsigned long long)f->opens);
 	if (again) {
 		clair_discover_again(f->discover);
 		clair_learn_again(f->learn);
@@ -291,8 +304,9 @@ static void run(struct follower *f, size_t limit, bool first_answer, struct scor
 		if (!e || !recipe->stay)
 			change_readers(recipe, pids, true);
 		for (size_t i = 0; i < epoch->count && total < limit; i++, total++) {
-			if ((i < 64 ? i % 4 == 0 : i < 800 ? i % 16 == 0 : i % 200 == 0) &&
-			    !f->known)
+			/* While it is known there may be ranks to add. */
+			if (i < 64 ? i % 4 == 0 : i < 800 ? i % 16 == 0 :
+							    i % 200 == 0 && !f->known)
 				pause_readers(f, e > 0 && i < 64);
 			if (first_answer && f->known)
 				goto out;

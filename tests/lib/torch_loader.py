@@ -4,9 +4,12 @@
 
 A Dataset over the paths in LIST (relative to ROOT; several on a line make one sample) opens and
 reads every file. SAMPLER: distributed, random (a generator of its own), default (shuffle=True),
-shuffle (Python's random), drawn (random.sample for each batch), numpy. US: what it works at a
-sample, microseconds; VAL: so many of the list's end are a validation after each epoch. Prints a line with a sum over the bytes an epoch.
+shuffle (Python's random), drawn (random.sample for each batch), numpy. WORLD, RANK: of the
+DistributedSampler; BEGIN: a file that is waited for, BEGIN.RANK is made before. US: what it works at
+a sample, microseconds; VAL: so many of the list's end are a validation after each epoch. Prints a
+line with a sum over the bytes an epoch.
 """
+import os
 import random
 import sys
 import time
@@ -66,8 +69,9 @@ class Shuffled:
 def main():
     root, name, kind = sys.argv[1:4]
     o = dict(epochs=2, workers=2, batch=16, seed=0, limit=0, opens=1, drop_last=0, persistent=0,
-             us=0, val=0)
-    o.update((k, int(v)) for k, v in (a.split("=") for a in sys.argv[4:]))
+             us=0, val=0, world=1, rank=0)
+    begin = [a[6:] for a in sys.argv[4:] if a.startswith("begin=")]
+    o.update((k, int(v)) for k, v in (a.split("=") for a in sys.argv[4:] if not a.startswith("begin=")))
     with open(name) as f:
         lines = f.read().splitlines()
     val, lines = lines[len(lines) - o["val"]:], lines[:len(lines) - o["val"]]
@@ -78,7 +82,8 @@ def main():
     words = dict(batch_size=o["batch"], drop_last=bool(o["drop_last"]))
     sampler = None
     if kind == "distributed":
-        sampler = DistributedSampler(files, num_replicas=1, rank=0, seed=o["seed"])
+        sampler = DistributedSampler(files, num_replicas=o["world"], rank=o["rank"],
+                                     seed=o["seed"])
     elif kind == "random":
         sampler = RandomSampler(files, generator=torch.Generator().manual_seed(o["seed"]))
     elif kind == "shuffle":
@@ -96,6 +101,10 @@ def main():
     validation = DataLoader(Files(root, val, 1, o["us"]), batch_size=o["batch"],
                             num_workers=o["workers"],
                             persistent_workers=bool(o["persistent"]))
+    if begin:
+        open("%s.%d" % (begin[0], o["rank"]), "w").close()
+    while begin and not os.path.exists(begin[0]):
+        time.sleep(0.02)
     for epoch in range(o["epochs"]):
         if kind == "distributed":
             sampler.set_epoch(epoch)
