@@ -383,6 +383,32 @@ static bool search(struct clair_tracker *t)
 	return false;
 }
 
+/* Whether most of the last strange opens lie at the begin of the epoch at hand, or of the one
+ * after: cheap, so that a reader who begins at last, after passes of its own, is seen within a
+ * batch however rare the searches have become. */
+static bool seems_to_begin(const struct clair_tracker *t)
+{
+	const struct view *views[2] = { t->current, t->next };
+	unsigned needed = t->recent_count - t->recent_count / 5;
+
+	for (unsigned v = 0; v < 2; v++) {
+		unsigned near = 0;
+
+		if (!views[v])
+			continue;
+		for (unsigned i = 0; i < t->recent_count; i++) {
+			uint32_t e = views[v]->where[t->recent[i]];
+			if (e == NONE)
+				continue;
+			uint32_t l = lane_of(t, views[v], e), count = views[v]->lanes[l]->count;
+			near += count > 4 * WINDOW && e - views[v]->base[l] < WINDOW;
+		}
+		if (near >= needed)
+			return true;
+	}
+	return false;
+}
+
 /* --- opens --------------------------------------------------------------------------- */
 
 static void remember(struct clair_tracker *t, uint32_t id)
@@ -424,7 +450,8 @@ void clair_tracker_open(struct clair_tracker *t, uint32_t id, int64_t now,
 	t->strange = t->strange + 4 > STRANGE_MAX ? STRANGE_MAX : t->strange + 4;
 	if (t->strange >= DISTRUST)
 		t->trusted = false;
-	if (t->recent_count >= ENOUGH && t->opens >= t->search_at && search(t)) {
+	if (t->recent_count >= ENOUGH && (t->opens >= t->search_at || seems_to_begin(t)) &&
+	    search(t)) {
 		/* This open is part of what was found. */
 		result->use = CLAIR_USE_PREDICTED;
 		result->epoch = t->current->epoch;

@@ -249,7 +249,7 @@ Test(tracker, two_passes_before_training)
 	for (uint64_t epoch = 0; epoch < 2; epoch++) {
 		uint32_t n = trace(&w, w.stream, epoch, 4, 32);
 		unsigned missed = feed(&w, 0, n);
-		cr_expect_leq(missed, epoch ? 0 : 256 + 32, "epoch %d: %u", (int)epoch, missed);
+		cr_expect_leq(missed, epoch ? 0 : 192, "epoch %d: %u", (int)epoch, missed);
 		cr_expect_eq(position(&w, 0).epoch, epoch);
 	}
 	cr_expect(clair_tracker_trusted(w.tracker));
