@@ -242,24 +242,36 @@ static bool try_shuffles(struct trial *t)
 static bool try_repeated(struct trial *t)
 {
 	static const char *const repeated[] = { "torchvision-ra", "timm-repeat-aug" };
+	enum { REPEATED = sizeof repeated / sizeof repeated[0] };
+	bool yes = false;
 	uint32_t world = t->world, rank = t->rank;
+	/* Of three workers each one's own sequence is that of a DistributedSampler, too: only all
+	 * of them together tell. */
+	struct opened together = { .ids = t->opened->ids, .pids = t->opened->pids,
+				   .count = t->opened->count };
+	struct opened *apart = t->opened;
 
-	for (size_t i = 0; i < t->count; i++) {
+	t->opened = &together;
+	for (size_t i = 0; i < t->count && !yes; i++) {
 		t->n = &t->all[i];
-		if (!(t->one_rank || clair_numbering_repeats(t->n)) || (t->any_world && t->n->count > LARGE))
+		if (!(t->one_rank || clair_numbering_repeats(t->n)) ||
+		    (t->any_world && t->n->count > LARGE))
 			continue;
 		for (uint32_t w = t->any_world ? 2 : world;
-		     w <= (t->any_world ? SMALL_WORLDS : world) && !atomic_load(&t->d->cancel);
+		     w <= (t->any_world ? SMALL_WORLDS : world) && !yes &&
+		     !atomic_load(&t->d->cancel);
 		     w++)
 			for (uint32_t r = t->any_world ? 0 : rank;
-			     r <= (t->any_world ? w - 1 : rank); r++)
-				for (size_t k = 0; k < sizeof repeated / sizeof repeated[0]; k++) {
+			     r <= (t->any_world ? w - 1 : rank) && !yes; r++)
+				for (size_t k = 0; k < REPEATED && !yes; k++) {
 					t->world = w;
 					t->rank = r;
-					if (try_sampler(t, repeated[k], 0, false, false, 3))
-						return true;
+					yes = try_sampler(t, repeated[k], 0, false, false, 3);
 				}
 	}
+	t->opened = apart;
+	if (yes)
+		return true;
 	t->world = world;
 	t->rank = rank;
 	return false;

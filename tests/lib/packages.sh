@@ -3,7 +3,7 @@
 build_packages=(gcc libc6-dev meson ninja-build pkg-config libfuse3-dev fuse3 libxxhash-dev
 	libinih-dev libjansson-dev libcriterion-dev libopenmpi-dev openmpi-bin scdoc)
 test_packages=(jq attr acl procps util-linux mount passwd e2fsprogs iproute2 python3-torch
-	python3-mpi4py)
+	python3-mpi4py xz-utils)
 quickstart_packages=(python3-torch python3-pil openclipart-png gnuplot-nox jq)
 
 # Installs those that are missing, as root or with sudo; goes on when all are there.
