@@ -244,7 +244,9 @@ static bool answer_seed(struct trial *t, uint32_t seed)
 	    find_draws(t, last, seed, &draws) &&
 	    answer_draw(t, draws.seed, draws.at, draws.distance))
 		return true;
-	if (clair_trial_answer(t, "torch-distributed", seed, true) < 0)
+	/* -1 is what detectron2's configuration has by itself. */
+	bool none = seed == UINT32_MAX;
+	if (clair_trial_answer(t, none ? "detectron2" : "torch-distributed", seed, true) < 0)
 		return false;
 	if (t->world > 1 && !clair_words_get(&d->given, "ranks") &&
 	    (find_ranks(t, seed, ranks, sizeof ranks) < 0 ||
@@ -252,7 +254,7 @@ static bool answer_seed(struct trial *t, uint32_t seed)
 		return false;
 	/* Seeds that do not count up are drawn anew each epoch: what follows this one is
 	 * not known. */
-	return !stranger || clair_trial_number(t->words, "epochs", 1) == 0;
+	return !stranger || none || clair_trial_number(t->words, "epochs", 1) == 0;
 }
 
 /* --- searches -------------------------------------------------------------------------------- */

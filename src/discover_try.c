@@ -166,6 +166,7 @@ static const char *const splits[] = { NULL,
 				      "sklearn:42:0.2:train",
 				      "sklearn:0:0.2:train",
 				      "sklearn:42:0.1:train",
+				      "hf:42:0.15:train",
 				      "hf:42:0.1:train",
 				      "hf:42:0.2:train",
 				      "fastai:42:0.2:train" };
@@ -318,6 +319,7 @@ static bool try_quick(struct trial *t)
 {
 	return try_in_order(t, false) || try_repeated(t) ||
 	       clair_try_seeds(t, t->count, 1, 0, SMALL_SEEDS) ||
+	       clair_try_seeds(t, t->count, 1, UINT32_MAX, 1ull << 32) || /* -1 */
 	       clair_try_early_draws(t) || (t->any_world && clair_try_worlds(t));
 }
 
