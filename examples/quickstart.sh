@@ -89,15 +89,19 @@ ask stats >"$work/clairfs.stats"
 [ "$(jq -c .check "$work/direct.json")" = "$(jq -c .check "$work/clairfs.json")" ] ||
 	die "the two did not read the same bytes"
 
-echo
-echo "                     files/s    MB/s  wait s stall s  staged   late  missed"
-jq -r '["direct", .epoch, .files_s, .mb_s, .wait_s, "-", "-", "-", "-"] | @tsv' "$work/direct.json" >"$work/rows"
-jq -r --slurpfile r "$work/report.json" '. as $e | ($r[0].streams[0].epochs[]? | select(.epoch == $e.epoch))
-	// {} | ["clairfs", $e.epoch, $e.files_s, $e.mb_s, $e.wait_s, (.stall_s * 1000 | round / 1000), .staged, .late, .missed] | @tsv' \
-	"$work/clairfs.json" >>"$work/rows"
-awk -F '\t' '{ printf "%-8s epoch %d  %9.0f %7.1f %7.2f %7s %7s %6s %7s\n", $1, $2, $3, $4, $5, $6, $7, $8, $9 }' "$work/rows"
-echo "wait: of the training loop for its loader; stall: of reads in the mount; staged: read without a request"
+# What each epoch took from the slow file system, and the least that any cache could: all once, then nothing.
 bound=$(jq '.pfs_bound_bytes' "$work/report.json")
+least() { awk -v e="$1" -v d="$bytes" -v b="$bound" -v n=$epochs 'BEGIN { printf "%.1f", (e == 0 ? d : n > 1 ? (b - d) / (n - 1) : 0) / 1e6 }'; }
+direct_mb=$(jq -r ".bytes / $epochs / 1e6 * 10 | round / 10" "$work/direct.stats")
+echo
+echo "                     files/s    MB/s  wait s stall s  staged   late  missed  PFS MB (bound)"
+jq -r '["direct", .epoch, .files_s, .mb_s, .wait_s, "-", "-", "-", "-", "'"$direct_mb"'"] | @tsv' "$work/direct.json" >"$work/rows"
+jq -r --slurpfile r "$work/report.json" '. as $e | ($r[0].streams[0].epochs[]? | select(.epoch == $e.epoch))
+	// {} | ["clairfs", $e.epoch, $e.files_s, $e.mb_s, $e.wait_s, (.stall_s * 1000 | round / 1000), .staged, .late, .missed,
+	(.pfs_bytes / 1e5 | round / 10)] | @tsv' \
+	"$work/clairfs.json" >>"$work/rows"
+awk -F '\t' -v first="$(least 0)" -v later="$(least 1)" '{ printf "%-8s epoch %d  %9.0f %7.1f %7.2f %7s %7s %6s %7s %7s (%s)\n", $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $2 ? later : first }' "$work/rows"
+echo "wait: of the training loop for its loader; stall: of reads in the mount; staged: read without a request"
 echo
 printf 'bytes from the slow file system: direct %d, clairfs %d (lower bound %s)\n' \
 	"$(jq .bytes "$work/direct.stats")" "$(jq .bytes "$work/clairfs.stats")" "$bound"

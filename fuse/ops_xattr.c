@@ -30,7 +30,7 @@ static void get_own(fuse_req_t req, struct clair_mount *m, uint32_t id, const ch
 {
 	const struct clair_entry *e = clair_catalog_entry(m->catalog, id);
 
-	if (!strcmp(word, "stats") && id == 0) {
+	if (!strcmp(word, "stats") && e->kind == CLAIR_FOLDER) {
 		autofree char *text = clair_report_text(m, STATS_BYTES);
 		if (!text)
 			fuse_reply_err(req, ENOMEM);

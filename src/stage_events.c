@@ -86,8 +86,10 @@ static void account_open(struct clair_stage *st, uint32_t id,
 		e = epoch_record(s, r->epoch, pass);
 	if (!e)
 		return;
-	if (!e->opens)
+	if (!e->opens) {
 		e->begin_ns = now;
+		e->pfs_at = e == s->epochs ? 0 : atomic_load(&st->config.stats->pfs.bytes);
+	}
 	e->end_ns = now;
 	e->opens++;
 	e->bytes += sample_size(st, id);

@@ -51,8 +51,13 @@ static json_t *stream_json(struct clair_stage *st, struct stream *s)
 	if (!name)
 		name = json_string("?");
 	pthread_mutex_lock(&st->lock);
+	uint64_t now = atomic_load(&st->config.stats->pfs.bytes);
 	for (size_t i = 0; i < s->epoch_count; i++)
-		json_array_append_new(epochs, clair_epoch_stats_json(&s->epochs[i]));
+		json_array_append_new(epochs, clair_epoch_stats_json(
+						      &s->epochs[i],
+						      i + 1 < s->epoch_count ?
+							      s->epochs[i + 1].pfs_at :
+							      now));
 	pthread_mutex_unlock(&st->lock);
 	return json_pack("{s:o, s:o, s:o}", "path", name, "order", order_json(s), "epochs",
 			 epochs);

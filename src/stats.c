@@ -58,15 +58,16 @@ int clair_stats_json(const struct clair_stats *s, json_t *object)
 	return r;
 }
 
-json_t *clair_epoch_stats_json(const struct clair_epoch_stats *e)
+json_t *clair_epoch_stats_json(const struct clair_epoch_stats *e, uint64_t pfs_end)
 {
-	return json_pack("{s:I, s:I, s:I, s:f, s:f, s:I, s:I, s:I, s:I}", "epoch",
+	return json_pack("{s:I, s:I, s:I, s:f, s:f, s:I, s:I, s:I, s:I, s:I}", "epoch",
 			 (json_int_t)e->epoch, "opens", (json_int_t)e->opens, "bytes",
 			 (json_int_t)e->bytes, "seconds",
 			 (double)(e->end_ns - e->begin_ns) / 1e9, "stall_s",
 			 (double)e->stall_ns / 1e9, "staged", (json_int_t)e->staged, "late",
 			 (json_int_t)e->late, "missed", (json_int_t)e->missed,
-			 "unpredicted", (json_int_t)e->unpredicted);
+			 "unpredicted", (json_int_t)e->unpredicted, "pfs_bytes",
+			 (json_int_t)(pfs_end > e->pfs_at ? pfs_end - e->pfs_at : 0));
 }
 
 uint64_t clair_pfs_bound(uint64_t dataset, uint64_t capacity, uint64_t epochs)

@@ -46,11 +46,14 @@ struct clair_epoch_stats {
 	uint64_t staged, late, missed, unpredicted;
 	int64_t begin_ns, end_ns; /* first and last open, monotonic */
 	int64_t stall_ns;         /* time that READs waited, added up */
+	uint64_t pfs_at;          /* bytes that had left the source at the first open; of the
+				     first epoch 0: what was fetched before it is its own */
 };
 
 /* Adds "reads", "pfs", "fuse", "errors", "lost" of the report to OBJECT. 0 or -ENOMEM. */
 int clair_stats_json(const struct clair_stats *stats, json_t *object);
-json_t *clair_epoch_stats_json(const struct clair_epoch_stats *epoch);
+/* PFS_END: bytes that had left the source when the next epoch began, or now. */
+json_t *clair_epoch_stats_json(const struct clair_epoch_stats *epoch, uint64_t pfs_end);
 
 /* D + (E - 1) * max(0, D - C) for EPOCHS epochs begun; D bytes read once an epoch. */
 uint64_t clair_pfs_bound(uint64_t dataset, uint64_t capacity, uint64_t epochs);

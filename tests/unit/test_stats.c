@@ -85,7 +85,10 @@ Test(stats, an_epoch)
 				       .late = 5, .missed = 6, .unpredicted = 7,
 				       .begin_ns = 1000000000, .end_ns = 3500000000,
 				       .stall_ns = 250000000 };
-	json_t *o = clair_epoch_stats_json(&e);
+	e.pfs_at = 400;
+	json_t *o = clair_epoch_stats_json(&e, 1000);
+
+	cr_expect_eq(json_integer_value(json_object_get(o, "pfs_bytes")), 600);
 
 	cr_assert(o);
 	cr_expect_eq(number(o, "epoch", NULL, NULL), 1);
