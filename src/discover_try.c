@@ -323,6 +323,44 @@ static bool try_quick(struct trial *t)
 	       clair_try_early_draws(t) || (t->any_world && clair_try_worlds(t));
 }
 
+/* Keras' data sets of a folder: a part of the files, and a buffer that depends on the batch. */
+static bool try_keras(struct trial *t)
+{
+	static const uint64_t seeds[] = { 1337, 123, 42, 0 };
+	static const char *const batches[] = { "32", "128", "64", "16" };
+	static const char *const keys[] = { "batch", "validation_split", "subset" };
+	bool yes = false;
+
+	for (size_t k = 0; k < 32 && !yes && !atomic_load(&t->d->cancel); k++) {
+		const char *values[] = { batches[k % 4], "0.2", "training" };
+		struct clair_words words = { 0 };
+		struct clair_indices order = { 0 };
+		struct clair_sampler *sampler = NULL;
+		size_t count = k < 16 ? 3 : 1; /* or no part of them */
+		uint64_t seed = seeds[k / 4 % 4];
+		char *error = NULL;
+
+		int r = clair_trial_number(&words, "seed", seed);
+		for (size_t i = 0; i < count && r == 0; i++)
+			r = clair_words_set(&words, keys[i], values[i]);
+		struct clair_order_params params = { .n = t->n->count, .world = 1,
+						     .words = &words };
+		if (r == 0)
+			r = clair_sampler_new("keras-directory", &params, NULL, NULL, &sampler,
+					      &error);
+		yes = r == 0 && clair_sampler_epoch(sampler, 0, 0, &order) == 0 &&
+		      clair_fit(t->n, t->opened, order.at, order.count, 4) &&
+		      clair_trial_answer(t, "keras-directory", seed, true) == 0;
+		for (size_t i = 0; i < count && yes; i++)
+			yes = clair_words_set(t->words, keys[i], values[i]) == 0;
+		free(error);
+		clair_sampler_free(sampler);
+		clair_indices_finish(&order);
+		clair_words_finish(&words);
+	}
+	return yes;
+}
+
 static bool try_whole_orders(struct trial *t)
 {
 	for (size_t i = 0; i < t->count && !atomic_load(&t->d->cancel); i++) {
@@ -332,7 +370,7 @@ static bool try_whole_orders(struct trial *t)
 	}
 	for (size_t i = 0; i < t->count && i < LIKELY && !atomic_load(&t->d->cancel); i++) {
 		t->n = &t->all[i];
-		if (try_families(t))
+		if (try_families(t) || (t->world == 1 && !t->n->split && try_keras(t)))
 			return true;
 	}
 	return false;
