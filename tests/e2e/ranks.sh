@@ -61,7 +61,7 @@ want "its rank" ranks 1
 touch "$WORK/go"
 wait_for 60 ranks 1,3 || fail "the other rank: $(first order)"
 want "it was not found anew" [ "$(first order.opens_to_find)" -le 200 ]
-end 0
+end 24 # 2 %
 same 4 1 3
 
 # The same, but nothing says who they are.
