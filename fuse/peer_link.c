@@ -103,6 +103,11 @@ static int queue(struct clair_peer_link *l, const struct clair_link_frame *f,
 		return -ENOMEM;
 	p->next = NULL;
 	p->fd = fd >= 0 ? fcntl(fd, F_DUPFD_CLOEXEC, 0) : -1;
+	if (fd >= 0 && p->fd < 0) {
+		int r = -errno;
+		free(p);
+		return r;
+	}
 	p->size = sizeof *f + f->small;
 	memcpy(p->bytes, f, sizeof *f);
 	if (f->small)

@@ -556,11 +556,7 @@ int clair_learn_new(const struct clair_learn_config *config, struct clair_learn 
 	l->recording = true;
 	pthread_mutex_init(&l->lock, NULL);
 	pthread_mutex_init(&l->saving, NULL);
-	pthread_condattr_t attribute;
-	pthread_condattr_init(&attribute);
-	pthread_condattr_setclock(&attribute, CLOCK_MONOTONIC);
-	pthread_cond_init(&l->change, &attribute);
-	pthread_condattr_destroy(&attribute);
+	clair_cond_init(&l->change);
 	int r = clair_opens_init(&l->opens, config->catalog);
 	if (r == 0 && config->given)
 		r = clair_words_copy(&l->given, config->given);

@@ -14,7 +14,6 @@ int clair_peers_new(const struct clair_transport *transport, struct clair_stats 
 		    struct clair_peers **out)
 {
 	struct clair_peers *p = calloc(1, sizeof *p);
-	pthread_condattr_t attr;
 
 	if (!p)
 		return -ENOMEM;
@@ -25,10 +24,7 @@ int clair_peers_new(const struct clair_transport *transport, struct clair_stats 
 	p->requests = calloc(SLOTS, sizeof *p->requests);
 	p->answers = calloc(SLOTS, sizeof *p->answers);
 	pthread_mutex_init(&p->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&p->changed, &attr);
-	pthread_condattr_destroy(&attr);
+	clair_cond_init(&p->changed);
 	if (!p->requests || !p->answers) {
 		clair_peers_free(p);
 		return -ENOMEM;
@@ -114,6 +110,14 @@ void clair_peers_leave(struct clair_peers *p)
 	peers_end_all(p);
 }
 
+void peers_stamp(const struct clair_peers *p, struct peer_message *m)
+{
+	m->version = MESSAGE_VERSION;
+	m->ram = atomic_load_explicit(&p->ram, memory_order_relaxed);
+	m->cache = atomic_load_explicit(&p->cache, memory_order_relaxed);
+	m->loads = atomic_load_explicit(&p->loads, memory_order_relaxed);
+}
+
 int peers_send(struct clair_peers *p, uint32_t node, struct peer_message *m,
 	       const void *text, size_t size)
 {
@@ -124,10 +128,7 @@ int peers_send(struct clair_peers *p, uint32_t node, struct peer_message *m,
 
 	if (sizeof *m + size > sizeof small)
 		return -EMSGSIZE;
-	m->version = MESSAGE_VERSION;
-	m->ram = atomic_load_explicit(&p->ram, memory_order_relaxed);
-	m->cache = atomic_load_explicit(&p->cache, memory_order_relaxed);
-	m->loads = atomic_load_explicit(&p->loads, memory_order_relaxed);
+	peers_stamp(p, m);
 	if (text)
 		m->length = (uint32_t)size;
 	memcpy(small, m, sizeof *m);
@@ -197,7 +198,6 @@ static void got_info(struct clair_peers *p, uint32_t node, const void *text, siz
 		return;
 	}
 	p->nodes[node].info = info;
-	p->nodes[node].told = true;
 	pthread_cond_broadcast(&p->changed);
 }
 

@@ -50,35 +50,60 @@ int clair_peers_wait_bulk(struct clair_peers *p, int *fd, uint64_t *size)
 static bool all_told(const struct clair_peers *p)
 {
 	for (uint32_t i = 0; i < p->count; i++)
-		if (p->nodes[i].up && !p->nodes[i].told)
+		if (p->nodes[i].up && !p->nodes[i].info)
 			return false;
 	return true;
 }
 
-/* What keeps NODE from taking part beside the lowest one; NULL: nothing. */
-static const char *differs(const struct clair_peer_info *a, const struct clair_peer_info *b)
+static bool same_data(const struct clair_peer_info *a, const struct clair_peer_info *b)
 {
-	if (a->catalog != b->catalog)
-		return "it sees another dataset (names, sizes or times differ)";
-	if (strcmp(a->order, b->order))
-		return "its settings differ";
-	return NULL;
+	return a->catalog == b->catalog;
 }
 
+static bool agrees(const struct clair_peer_info *a, const struct clair_peer_info *b)
+{
+	return same_data(a, b) && !strcmp(a->order, b->order);
+}
+
+static const char *order_of(const struct clair_peer_info *info)
+{
+	return *info->order ? info->order : "none";
+}
+
+/* Node I does not take part beside the lowest one. */
 static void leave_out(struct clair_peers *p, uint32_t i, const struct clair_peer_info *first)
 {
 	const struct clair_peer_info *info = p->nodes[i].info;
-	const char *why = info ? differs(first, info) : NULL;
 
 	if (!info)
 		log_warning("node %u does not answer: going on without it", i);
-	else if (!strcmp(why, "its settings differ"))
-		log_warning("node %u on %s is left out: its settings are %s, here they are %s",
-			    i, info->host, *info->order ? info->order : "none",
-			    *first->order ? first->order : "none");
+	else if (!same_data(first, info))
+		log_warning("node %u on %s is left out: it sees another dataset (names, sizes or "
+			    "times differ)",
+			    i, info->host);
 	else
-		log_warning("node %u on %s is left out: %s", i, info->host, why);
+		log_warning("node %u on %s is left out: its settings are %s, here they are %s",
+			    i, info->host, order_of(info), order_of(first));
 	peers_down(p, i);
+}
+
+/* This node does not. lock */
+static void go_alone(struct clair_peers *p, const struct clair_peer_info *first)
+{
+	const struct clair_peer_info *own = p->nodes[p->self].info;
+
+	if (!first)
+		log_warning("node 0 does not answer: going on without the others");
+	else if (!same_data(first, own))
+		log_warning("this node differs from node 0: it sees another dataset (names, sizes or "
+			    "times differ); going on without the others");
+	else
+		log_warning("this node differs from node 0: its settings are %s, there they are %s; "
+			    "going on without the others",
+			    order_of(own), order_of(first));
+	for (uint32_t i = 0; i < p->count; i++)
+		peers_down(p, i);
+	p->left = true;
 }
 
 /* All that agree with the lowest node stay. 0, or -EPIPE: we are not among them. lock */
@@ -89,23 +114,12 @@ static int agree(struct clair_peers *p)
 	for (uint32_t i = 0; i < p->count; i++)
 		if (!first && p->nodes[i].up)
 			first = p->nodes[i].info;
-	const char *own = first ? differs(first, p->nodes[p->self].info) : NULL;
-	if (!first || own) {
-		log_warning("this node differs from node 0%s%s: going on without the others%s%s",
-			    own ? ": " : "", own ? own : "",
-			    own && first && strcmp(first->order, p->nodes[p->self].info->order) ?
-				    "; there they are " :
-				    "",
-			    own && first && strcmp(first->order, p->nodes[p->self].info->order) ?
-				    first->order :
-				    "");
-		for (uint32_t i = 0; i < p->count; i++)
-			peers_down(p, i);
-		p->left = true;
+	if (!first || !agrees(first, p->nodes[p->self].info)) {
+		go_alone(p, first);
 		return -EPIPE;
 	}
 	for (uint32_t i = 0; i < p->count; i++)
-		if (p->nodes[i].up && (!p->nodes[i].info || differs(first, p->nodes[i].info)))
+		if (p->nodes[i].up && (!p->nodes[i].info || !agrees(first, p->nodes[i].info)))
 			leave_out(p, i, first);
 	return 0;
 }
@@ -128,7 +142,6 @@ int clair_peers_agree(struct clair_peers *p, const struct clair_peer_info *mine,
 	}
 	pthread_mutex_lock(&p->lock);
 	p->nodes[p->self].info = copy;
-	p->nodes[p->self].told = true;
 	while (!p->closed && !all_told(p))
 		if (pthread_cond_timedwait(&p->changed, &p->lock, &deadline) == ETIMEDOUT)
 			break;

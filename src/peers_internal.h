@@ -71,7 +71,6 @@ struct answer {
 struct node {
 	bool up;       /* takes part and answers */
 	bool silent;   /* not up, but it may be again: it takes part */
-	bool told;     /* its info is there */
 	bool done;     /* its command has ended */
 	bool misplaced; /* it has another placement: told */
 	int64_t heard; /* monotonic ns of its last message */
@@ -138,6 +137,8 @@ struct clair_peers {
 	uint64_t status_request;
 };
 
+/* What every message says of its sender. */
+void peers_stamp(const struct clair_peers *p, struct peer_message *message);
 /* Sends MESSAGE with TEXT (length bytes when KIND has text). No locks. */
 int peers_send(struct clair_peers *p, uint32_t node, struct peer_message *message,
 	       const void *text, size_t size);

@@ -48,14 +48,16 @@ static void release(struct clair_peers *p, struct request *q)
 	clair_buffer_put(p->pool, take_ptr(q->buffer));
 }
 
-static int send_key(struct clair_peers *p, uint16_t kind, const struct request *q)
+/* LAND and UNLAND: the room of request KEY. */
+static int send_key(struct clair_peers *p, uint16_t kind, uint64_t key, uint64_t offset,
+		    uint64_t size)
 {
 	struct clair_link_frame f = { .version = CLAIR_LINK_VERSION,
 				      .kind = kind,
 				      .region = CLAIR_REGION_BUFFERS,
-				      .key = q->key,
-				      .offset = q->buffer->offset,
-				      .length = q->size };
+				      .key = key,
+				      .offset = offset,
+				      .length = size };
 
 	return p->transport.send(p->transport.self, &f, NULL, -1);
 }
@@ -226,11 +228,7 @@ static int claim(struct clair_peers *p, uint16_t node, size_t size, struct reque
 	}
 	struct request *q = &p->requests[p->next_request++ % SLOTS];
 	if (!q->has_cond) {
-		pthread_condattr_t attr;
-		pthread_condattr_init(&attr);
-		pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-		pthread_cond_init(&q->done, &attr);
-		pthread_condattr_destroy(&attr);
+		clair_cond_init(&q->done);
 		q->has_cond = true;
 	}
 	q->key = ++p->serial * SLOTS + (uint64_t)(q - p->requests);
@@ -351,6 +349,7 @@ int clair_peers_fetch(struct clair_peers *p, uint16_t node, uint32_t id, uint32_
 				  .hash = p->placement_hash };
 	struct clair_buffer *buffer = clair_buffer_get(p->pool, size);
 	struct request *q;
+	uint64_t key = 0;
 
 	if (!buffer || buffer->offset == CLAIR_NOT_SHARED || node >= p->count) {
 		clair_buffer_put(p->pool, buffer);
@@ -363,7 +362,7 @@ int clair_peers_fetch(struct clair_peers *p, uint16_t node, uint32_t id, uint32_
 		q->piece = piece;
 		q->size = size;
 		q->buffer = buffer;
-		m.request = q->key;
+		m.request = key = q->key;
 	}
 	pthread_mutex_unlock(&p->lock);
 	if (r < 0) {
@@ -371,7 +370,7 @@ int clair_peers_fetch(struct clair_peers *p, uint16_t node, uint32_t id, uint32_
 		return r;
 	}
 	int64_t begun = clair_now_ns();
-	r = send_key(p, CLAIR_LINK_LAND, q);
+	r = send_key(p, CLAIR_LINK_LAND, key, buffer->offset, size);
 	bool room = r == 0;
 	if (r == 0)
 		r = peers_send(p, node, &m, NULL, 0);
@@ -396,12 +395,9 @@ int clair_peers_fetch(struct clair_peers *p, uint16_t node, uint32_t id, uint32_
 		q->state = R_LIMBO;
 		limbo = true;
 	}
-	struct request copy = *q;
 	pthread_mutex_unlock(&p->lock);
-	if (limbo) /* its room may be gone and another's by now: the key is what counts */
-		send_key(p, CLAIR_LINK_UNLAND, &(struct request){ .key = copy.key,
-								   .size = size,
-								   .buffer = buffer });
+	if (limbo)
+		send_key(p, CLAIR_LINK_UNLAND, key, 0, 0);
 	return r < 0 ? r : check_bytes(p, node, out, size, *hash);
 }
 
@@ -488,8 +484,7 @@ void clair_peers_coming(struct clair_peers *p, uint16_t node, uint64_t request)
 void clair_peers_answer(struct clair_peers *p, uint16_t node, const struct clair_piece *piece,
 			void (*sent)(void *arg), void *arg)
 {
-	struct peer_message m = { .version = MESSAGE_VERSION,
-				  .kind = P_DATA,
+	struct peer_message m = { .kind = P_DATA,
 				  .id = piece->id,
 				  .piece = piece->piece,
 				  .request = piece->request,
@@ -524,9 +519,7 @@ void clair_peers_answer(struct clair_peers *p, uint16_t node, const struct clair
 						 .length = piece->length };
 	}
 	pthread_mutex_unlock(&p->lock);
-	m.ram = atomic_load_explicit(&p->ram, memory_order_relaxed);
-	m.cache = atomic_load_explicit(&p->cache, memory_order_relaxed);
-	m.loads = atomic_load_explicit(&p->loads, memory_order_relaxed);
+	peers_stamp(p, &m);
 	int r = p->transport.send(p->transport.self, &f, &m, -1);
 	if (f.token && r < 0)
 		peers_got_sent(p, &(struct clair_link_frame){ .token = f.token,

@@ -14,16 +14,6 @@
 
 static_assert(sizeof(struct sample) == 8, "one a sample");
 
-static void init_cond(pthread_cond_t *cond)
-{
-	pthread_condattr_t attr;
-
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(cond, &attr);
-	pthread_condattr_destroy(&attr);
-}
-
 /* What directories still have from earlier mounts. */
 static void find_on_disks(struct clair_stage *st)
 {
@@ -57,9 +47,9 @@ int clair_stage_new(const struct clair_stage_config *config, struct clair_stage 
 	pthread_mutexattr_settype(&adaptive, PTHREAD_MUTEX_ADAPTIVE_NP);
 	pthread_mutex_init(&st->lock, &adaptive);
 	pthread_mutexattr_destroy(&adaptive);
-	init_cond(&st->work);
-	init_cond(&st->quiet);
-	init_cond(&st->served);
+	clair_cond_init(&st->work);
+	clair_cond_init(&st->quiet);
+	clair_cond_init(&st->served);
 	st->pool = clair_pool_new(POOL_BYTES);
 	st->samples = calloc(st->count, sizeof *st->samples);
 	st->config.disks = calloc(config->disk_count + 1, sizeof(struct clair_disk *));

@@ -24,7 +24,6 @@ struct flight *flight_new(struct clair_stage *st, uint32_t id, uint32_t piece)
 {
 	struct flight *f = calloc(1, sizeof *f);
 	uint64_t left = sample_size(st, id) - (uint64_t)piece * PIECE;
-	pthread_condattr_t attr;
 
 	if (!f)
 		return NULL;
@@ -34,10 +33,7 @@ struct flight *flight_new(struct clair_stage *st, uint32_t id, uint32_t piece)
 	f->holders = 1;
 	f->arena_at = CLAIR_ARENA_NONE;
 	f->begun = clair_now_ns();
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&f->done, &attr);
-	pthread_condattr_destroy(&attr);
+	clair_cond_init(&f->done);
 	f->listed = true;
 	struct flight **b = bucket(st, id, piece);
 	f->next = *b;

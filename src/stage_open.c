@@ -28,14 +28,10 @@ struct clair_source_file *stage_file_of(const struct opened *o)
 static struct opened *new_opened(struct clair_stage *st, uint32_t id)
 {
 	struct opened *o = calloc(1, sizeof *o);
-	pthread_condattr_t attr;
 
 	if (!o)
 		return NULL;
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&o->ready, &attr);
-	pthread_condattr_destroy(&attr);
+	clair_cond_init(&o->ready);
 	o->id = id;
 	o->users = 1;
 	o->listed = true;
