@@ -70,18 +70,67 @@ bool stage_may_keep(const struct clair_stage *st, uint32_t id)
 	return stage_fits(&st->ram, size, st->keep == CLAIR_KEEP_KERNEL);
 }
 
-void stage_homed(struct clair_stage *st, uint32_t id)
+/* Bytes of ID have no home, or have one: counted once whatever copies there are. */
+static void count_homeless(struct clair_stage *st, uint32_t id, bool homeless)
 {
 	uint64_t size = sample_size(st, id);
 
-	if (st->samples[id].stream)
+	if (!st->samples[id].stream)
+		return;
+	if (homeless)
+		st->homeless += size;
+	else
 		st->homeless -= size < st->homeless ? size : st->homeless;
+}
+
+void stage_homed(struct clair_stage *st, uint32_t id)
+{
+	if (!stage_has_home(st, id))
+		count_homeless(st, id, false);
 }
 
 void stage_unhomed(struct clair_stage *st, uint32_t id)
 {
-	if (st->samples[id].stream)
-		st->homeless += sample_size(st, id);
+	if (!stage_has_home(st, id))
+		count_homeless(st, id, true);
+}
+
+uint32_t stage_arena_room(struct clair_stage *st, uint32_t id)
+{
+	uint32_t at = clair_arena_alloc(st->arena, sample_size(st, id));
+
+	if (at != CLAIR_ARENA_NONE)
+		stage_take(&st->ram, sample_size(st, id));
+	return at;
+}
+
+void stage_forget_arena(struct clair_stage *st, uint32_t id, uint32_t at)
+{
+	if (at == CLAIR_ARENA_NONE)
+		return;
+	clair_arena_undo(st->arena, at, sample_size(st, id));
+	stage_give(&st->ram, sample_size(st, id));
+}
+
+void stage_in_arena(struct clair_stage *st, uint32_t id, uint32_t at)
+{
+	stage_homed(st, id);
+	st->arena_at[id] = at;
+	st->samples[id].flags |= F_ARENA;
+}
+
+void stage_on_disk(struct clair_stage *st, uint32_t id, uint8_t disk)
+{
+	stage_homed(st, id);
+	st->samples[id].disk = disk;
+}
+
+void stage_off_disk(struct clair_stage *st, uint32_t id)
+{
+	if (!st->samples[id].disk)
+		return;
+	st->samples[id].disk = 0;
+	stage_unhomed(st, id);
 }
 
 void stage_unqueue(struct clair_stage *st, uint32_t id)
@@ -104,8 +153,7 @@ void stage_uncount(struct clair_stage *st, uint32_t id)
 	case S_KEPT:
 		stage_give(&st->ram, size);
 		x->state = S_ABSENT;
-		if (!stage_has_home(st, id))
-			stage_unhomed(st, id);
+		stage_unhomed(st, id);
 		break;
 	case S_STAGED:
 	case S_DROPPING:

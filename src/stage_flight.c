@@ -244,11 +244,8 @@ static int load_disk(struct clair_stage *st, struct flight *f, unsigned disk, bo
 		return r;
 	}
 	autolock(&st->lock);
-	if (st->samples[f->id].disk == disk + 1) {
-		st->samples[f->id].disk = 0;
-		if (!stage_has_home(st, f->id))
-			stage_unhomed(st, f->id);
-	}
+	if (st->samples[f->id].disk == disk + 1)
+		stage_off_disk(st, f->id);
 	return r;
 }
 
@@ -336,11 +333,8 @@ static void mend(struct clair_stage *st, struct flight *f)
 	    clair_disk_has(st->config.disks[disk], f->id))
 		return;
 	autolock(&st->lock);
-	if (st->samples[f->id].disk != disk + 1)
-		return;
-	st->samples[f->id].disk = 0;
-	if (!stage_has_home(st, f->id))
-		stage_unhomed(st, f->id);
+	if (st->samples[f->id].disk == disk + 1)
+		stage_off_disk(st, f->id);
 }
 
 int flight_load(struct clair_stage *st, struct flight *f)
@@ -369,9 +363,7 @@ int flight_load(struct clair_stage *st, struct flight *f)
 		damaged(st, f->id, "a directory");
 		clair_disk_forget(st->config.disks[x.disk - 1], f->id);
 		autolock(&st->lock);
-		st->samples[f->id].disk = 0;
-		if (!stage_has_home(st, f->id))
-			stage_unhomed(st, f->id);
+		stage_off_disk(st, f->id);
 	}
 	if (st->peers && !whole && stage_filled(st, f))
 		return 0;
@@ -408,12 +400,8 @@ void flight_store(struct clair_stage *st, struct flight *f)
 	autolock(&st->lock);
 	if (st->samples[f->id].flags & F_CHANGED)
 		return;
-	bool homed = stage_has_home(st, f->id);
-	st->arena_at[f->id] = f->arena_at;
-	st->samples[f->id].flags |= F_ARENA;
+	stage_in_arena(st, f->id, f->arena_at);
 	f->arena_at = CLAIR_ARENA_NONE;
-	if (!homed)
-		stage_homed(st, f->id);
 }
 
 void flight_spill(struct clair_stage *st, struct flight *f)
@@ -434,10 +422,7 @@ void flight_spill(struct clair_stage *st, struct flight *f)
 		if (st->samples[f->id].flags & F_CHANGED) {
 			clair_disk_forget(d, f->id);
 		} else if (!st->samples[f->id].disk) {
-			bool homed = stage_has_home(st, f->id);
-			st->samples[f->id].disk = (uint8_t)(i + 1);
-			if (!homed)
-				stage_homed(st, f->id);
+			stage_on_disk(st, f->id, (uint8_t)(i + 1));
 		}
 		return;
 	}

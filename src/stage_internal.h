@@ -227,7 +227,7 @@ struct clair_stage {
 
 	/* The other nodes; NULL: alone. Set before the workers start. */
 	struct clair_peers *peers;
-	struct serve *serves; /* what they wait for */
+	struct serve *serves, **serves_last; /* what they wait for */
 	struct filling *fillings;
 	unsigned serve_count, server_count, servers_idle;
 	uint64_t sending_bytes; /* of buffers and of the arena, on their way to them */
@@ -290,8 +290,17 @@ bool stage_may_keep(const struct clair_stage *st, uint32_t id);
 /* The sample's pages are not in the kernel any more, or not counted any more. */
 void stage_uncount(struct clair_stage *st, uint32_t id);
 bool stage_has_home(const struct clair_stage *st, uint32_t id);
-void stage_homed(struct clair_stage *st, uint32_t id);   /* a tier has it now */
-void stage_unhomed(struct clair_stage *st, uint32_t id); /* the last copy is gone */
+/* ID has, or loses, its place in the page cache for the run (counted by the caller). */
+void stage_homed(struct clair_stage *st, uint32_t id);
+void stage_unhomed(struct clair_stage *st, uint32_t id); /* if that was the last copy */
+/* Room in the arena for ID, counted in ram; CLAIR_ARENA_NONE: there is none. */
+uint32_t stage_arena_room(struct clair_stage *st, uint32_t id);
+/* Such room that was not filled after all; takes CLAIR_ARENA_NONE. */
+void stage_forget_arena(struct clair_stage *st, uint32_t id, uint32_t at);
+/* A whole copy of ID is in the arena; in directory number DISK - 1; there no more. */
+void stage_in_arena(struct clair_stage *st, uint32_t id, uint32_t at);
+void stage_on_disk(struct clair_stage *st, uint32_t id, uint8_t disk);
+void stage_off_disk(struct clair_stage *st, uint32_t id);
 
 /* --- stage_lane.c: lock --- */
 void lane_clear(struct clair_stage *st, struct lane *lane);
@@ -350,6 +359,8 @@ void *stage_worker(void *arg);
 struct large *stage_demand_large(struct clair_stage *st, uint32_t id);
 void stage_kick(struct clair_stage *st);  /* there may be work. lock */
 int stage_spawn(struct clair_stage *st);  /* lock */
+/* A thread with a small stack that runs MAIN(st) and that `stop` waits for. lock */
+int stage_thread(struct clair_stage *st, void *(*main)(void *), pthread_t *thread);
 void stage_measure(struct clair_stage *st, int64_t latency); /* lock */
 
 /* --- stage_push.c: no locks --- */
@@ -361,8 +372,6 @@ int stage_push_bytes(struct clair_stage *st, uint32_t id, int *fd, uint64_t offs
 		     const void *data, size_t size);
 /* The page cache has ID now, or the attempt failed (R < 0). lock */
 void stage_settle(struct clair_stage *st, uint32_t id, bool keep, int r);
-/* Room in the arena that was not filled after all. lock */
-void stage_forget_arena(struct clair_stage *st, uint32_t id, uint32_t at);
 
 /* --- stage_large.c --- */
 struct large *stage_new_large(struct clair_stage *st, uint32_t id);

@@ -127,11 +127,7 @@ static void settle(struct clair_stage *st, struct large *l)
 	if (!good) {
 		stage_forget_arena(st, l->id, l->arena_at);
 	} else if (l->arena_at != CLAIR_ARENA_NONE) {
-		bool homed = stage_has_home(st, l->id);
-		st->arena_at[l->id] = l->arena_at;
-		x->flags |= F_ARENA;
-		if (!homed)
-			stage_homed(st, l->id);
+		stage_in_arena(st, l->id, l->arena_at);
 	}
 	stage_settle(st, l->id, l->keep, l->failed ? -EIO : 0);
 }
@@ -151,10 +147,7 @@ static void commit(struct clair_stage *st, struct large *l)
 	if (st->samples[l->id].flags & F_CHANGED) {
 		clair_disk_forget(disk, l->id);
 	} else if (!st->samples[l->id].disk) {
-		bool homed = stage_has_home(st, l->id);
-		st->samples[l->id].disk = l->disk;
-		if (!homed)
-			stage_homed(st, l->id);
+		stage_on_disk(st, l->id, l->disk);
 	}
 }
 

@@ -64,19 +64,11 @@ void stage_settle(struct clair_stage *st, uint32_t id, bool keep, int r)
 	if (x->flags & F_CHANGED) /* the push may have come after the kernel was told */
 		stage_queue_invalid(st, id);
 	stage_give(keep ? &st->ram : &st->staging, size);
-	if (keep && !stage_has_home(st, id))
+	if (keep)
 		stage_unhomed(st, id);
 	if (r == -ESTALE)
 		stage_mark_changed(st, id);
 	stage_kick(st);
-}
-
-void stage_forget_arena(struct clair_stage *st, uint32_t id, uint32_t at)
-{
-	if (at == CLAIR_ARENA_NONE)
-		return;
-	clair_arena_undo(st->arena, at, sample_size(st, id));
-	stage_give(&st->ram, sample_size(st, id));
 }
 
 void stage_run_flight(struct clair_stage *st, struct flight *f)

@@ -130,8 +130,7 @@ static bool account_lost(struct clair_stage *st, uint32_t id, size_t size)
 	if (x->state != S_KEPT && x->state != S_STAGED)
 		return false;
 	if (x->account == A_OPENED || x->account == A_IDLE) {
-		clair_count(&st->config.stats->lost_samples, x->account == A_IDLE ||
-								 x->account == A_OPENED);
+		clair_count(&st->config.stats->lost_samples, 1);
 		if (x->account == A_OPENED)
 			x->account = A_SETTLED;
 	}
@@ -153,8 +152,6 @@ static bool followed(const struct clair_stage *st, uint32_t id)
 static bool keep_demanded(struct clair_stage *st, struct flight *f)
 {
 	struct sample *x = &st->samples[f->id];
-	uint64_t size = f->size;
-
 	bool follow = followed(st, f->id);
 
 	/* What this node is the home of it keeps for the others, whatever is known. */
@@ -163,17 +160,13 @@ static bool keep_demanded(struct clair_stage *st, struct flight *f)
 		return false;
 	if (stage_may_keep(st, f->id)) {
 		if (st->keep == CLAIR_KEEP_KERNEL) {
-			bool homed = stage_has_home(st, f->id);
-			stage_take(&st->ram, size);
+			stage_homed(st, f->id);
+			stage_take(&st->ram, f->size);
 			x->state = S_KEPT;
 			x->flags &= (uint8_t)~F_USED;
-			if (!homed)
-				stage_homed(st, f->id);
 			return false;
 		}
-		f->arena_at = clair_arena_alloc(st->arena, size);
-		if (f->arena_at != CLAIR_ARENA_NONE)
-			stage_take(&st->ram, size);
+		f->arena_at = stage_arena_room(st, f->id);
 	}
 	if (f->arena_at == CLAIR_ARENA_NONE && !stage_has_home(st, f->id) &&
 	    st->config.disk_count && (!st->peers || clair_peers_keeps(st->peers, f->id))) {
@@ -202,8 +195,7 @@ static void keep_bytes(struct clair_stage *st, struct flight *f)
 	if (f->arena_at == CLAIR_ARENA_NONE)
 		return;
 	/* It changed meanwhile. */
-	clair_arena_undo(st->arena, f->arena_at, f->size);
-	stage_give(&st->ram, f->size);
+	stage_forget_arena(st, f->id, f->arena_at);
 	f->arena_at = CLAIR_ARENA_NONE;
 }
 

@@ -9,7 +9,6 @@
 
 #include "log.h"
 
-#define STACK_BYTES (256u << 10)
 #define QUEUE_MOST 4096u
 
 struct serve {
@@ -111,25 +110,22 @@ bool stage_filled(struct clair_stage *st, struct flight *f)
 /* Room for all of ID, or NULL. lock */
 static struct filling *begin_filling(struct clair_stage *st, uint32_t id)
 {
-	uint64_t size = sample_size(st, id);
-	uint32_t pieces = (uint32_t)((size + PIECE - 1) / PIECE);
+	uint32_t pieces = (uint32_t)((sample_size(st, id) + PIECE - 1) / PIECE);
 
 	if (!stage_may_keep(st, id))
 		return NULL;
-	for (const struct large *l = st->larges; l; l = l->next)
-		if (l->id == id)
-			return NULL; /* staged here right now, with room of its own */
+	if (stage_large_of(st, id)) /* staged here right now, with room of its own */
+		return NULL;
 	struct filling *l = calloc(1, sizeof *l + pieces * sizeof l->loaded[0]);
 	if (!l)
 		return NULL;
 	l->id = id;
 	l->pieces = pieces;
-	l->arena_at = clair_arena_alloc(st->arena, size);
+	l->arena_at = stage_arena_room(st, id);
 	if (l->arena_at == CLAIR_ARENA_NONE) {
 		free(l);
 		return NULL;
 	}
-	stage_take(&st->ram, size);
 	l->next = st->fillings;
 	st->fillings = l;
 	return l;
@@ -138,19 +134,13 @@ static struct filling *begin_filling(struct clair_stage *st, uint32_t id)
 /* L is whole, or of no use any more. lock */
 static void end_filling(struct clair_stage *st, struct filling *l)
 {
-	struct sample *x = &st->samples[l->id];
 	struct filling **p = &st->fillings;
 
 	while (*p != l)
 		p = &(*p)->next;
 	*p = l->next;
-	if (!(x->flags & F_CHANGED)) {
-		bool homed = stage_has_home(st, l->id);
-		st->arena_at[l->id] = l->arena_at;
-		x->flags |= F_ARENA;
-		if (!homed)
-			stage_homed(st, l->id);
-	}
+	if (!(st->samples[l->id].flags & F_CHANGED))
+		stage_in_arena(st, l->id, l->arena_at);
 	free(l);
 }
 
@@ -187,11 +177,8 @@ void stage_keep_served(struct clair_stage *st, struct flight *f)
 	pthread_mutex_lock(&st->lock);
 	const struct sample *x = &st->samples[f->id];
 	if (f->arena_at == CLAIR_ARENA_NONE && !stage_has_home(st, f->id) &&
-	    !(x->flags & F_CHANGED) && stage_may_keep(st, f->id)) {
-		f->arena_at = clair_arena_alloc(st->arena, f->size);
-		if (f->arena_at != CLAIR_ARENA_NONE)
-			stage_take(&st->ram, f->size);
-	}
+	    !(x->flags & F_CHANGED) && stage_may_keep(st, f->id))
+		f->arena_at = stage_arena_room(st, f->id);
 	bool store = f->arena_at != CLAIR_ARENA_NONE;
 	bool spill = !store && st->config.disk_count && !stage_has_home(st, f->id);
 	pthread_mutex_unlock(&st->lock);
@@ -285,22 +272,13 @@ static void *serve_thread(void *arg)
 /* lock */
 static void wake_server(struct clair_stage *st)
 {
-	pthread_attr_t attr;
-
 	if (st->servers_idle >= st->serve_count) {
 		pthread_cond_signal(&st->served);
 		return;
 	}
-	if (st->server_count < MAX_SERVERS) {
-		pthread_attr_init(&attr);
-		pthread_attr_setstacksize(&attr, STACK_BYTES);
-		if (pthread_create(&st->servers[st->server_count], &attr, serve_thread, st) ==
-		    0) {
-			st->server_count++;
-			st->alive++;
-		}
-		pthread_attr_destroy(&attr);
-	}
+	if (st->server_count < MAX_SERVERS &&
+	    stage_thread(st, serve_thread, &st->servers[st->server_count]) == 0)
+		st->server_count++;
 	pthread_cond_signal(&st->served);
 }
 
@@ -346,12 +324,9 @@ void clair_stage_get(void *self, uint16_t node, uint32_t id, uint32_t piece, uin
 	pthread_mutex_lock(&st->lock);
 	bool taken = copy && !st->stopping && st->serve_count < QUEUE_MOST;
 	if (taken) {
-		struct serve **end = &st->serves;
 		*copy = g;
-		/* First come, first served: the queue is short. */
-		while (*end)
-			end = &(*end)->next;
-		*end = copy;
+		*(st->serves ? st->serves_last : &st->serves) = copy;
+		st->serves_last = &copy->next;
 		st->serve_count++;
 		wake_server(st);
 	}

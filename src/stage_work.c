@@ -46,20 +46,24 @@ void stage_measure(struct clair_stage *st, int64_t latency)
 	st->limit = limit < fewest ? fewest : limit;
 }
 
-int stage_spawn(struct clair_stage *st)
+int stage_thread(struct clair_stage *st, void *(*main)(void *), pthread_t *thread)
 {
 	pthread_attr_t attr;
 
-	if (st->worker_count == MAX_WORKERS)
-		return -EAGAIN;
 	pthread_attr_init(&attr);
 	pthread_attr_setstacksize(&attr, STACK_BYTES);
-	int r = -pthread_create(&st->workers[st->worker_count], &attr, stage_worker, st);
+	int r = -pthread_create(thread, &attr, main, st);
 	pthread_attr_destroy(&attr);
-	if (r == 0) {
-		st->worker_count++;
-		st->alive++;
-	}
+	st->alive += r == 0;
+	return r;
+}
+
+int stage_spawn(struct clair_stage *st)
+{
+	if (st->worker_count == MAX_WORKERS)
+		return -EAGAIN;
+	int r = stage_thread(st, stage_worker, &st->workers[st->worker_count]);
+	st->worker_count += r == 0;
 	return r;
 }
 
@@ -131,19 +135,15 @@ static int reserve(struct clair_stage *st, uint32_t id, bool *keep, uint32_t *ar
 	*arena_at = CLAIR_ARENA_NONE;
 	if (may && st->keep == CLAIR_KEEP_KERNEL) {
 		*keep = true;
-		bool homed = stage_has_home(st, id);
+		stage_homed(st, id);
 		stage_take(&st->ram, size);
-		if (!homed)
-			stage_homed(st, id);
 		return 0;
 	}
 	if (!stage_fits(&st->staging, size, true))
 		return -EAGAIN;
 	stage_take(&st->staging, size);
 	if (may)
-		*arena_at = clair_arena_alloc(st->arena, size);
-	if (*arena_at != CLAIR_ARENA_NONE)
-		stage_take(&st->ram, size);
+		*arena_at = stage_arena_room(st, id);
 	return 0;
 }
 
@@ -152,12 +152,9 @@ static void unreserve(struct clair_stage *st, uint32_t id, bool keep, uint32_t a
 	uint64_t size = sample_size(st, id);
 
 	stage_give(keep ? &st->ram : &st->staging, size);
-	if (keep && !stage_has_home(st, id))
+	if (keep)
 		stage_unhomed(st, id);
-	if (arena_at != CLAIR_ARENA_NONE) {
-		clair_arena_undo(st->arena, arena_at, size);
-		stage_give(&st->ram, size);
-	}
+	stage_forget_arena(st, id, arena_at);
 }
 
 /* ROOM: for more bytes of buffers; what READs have loaded needs none. */
