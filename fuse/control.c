@@ -75,23 +75,16 @@ static json_t *added(struct clair_mount *m)
 static json_t *check_source(struct clair_mount *m)
 {
 	json_t *changed = json_array(), *removed = json_array();
-	struct stat st;
 
 	for (uint32_t id = 0; id < clair_catalog_count(m->catalog); id++) {
-		const struct clair_entry *e = clair_catalog_entry(m->catalog, id);
-
-		if (e->kind != CLAIR_FILE)
+		if (clair_catalog_entry(m->catalog, id)->kind != CLAIR_FILE)
 			continue;
-		int r = clair_source_stat(m->source, id, &st);
-		bool same = r == 0 && (uint64_t)st.st_size == e->size &&
-			    st.st_mtim.tv_sec * 1000000000LL + st.st_mtim.tv_nsec ==
-				    e->mtime_ns;
+		int r = clair_source_check(m->source, id);
 		/* It may have been another one in between. */
-		if (!same || clair_stage_is_changed(m->stage, id))
+		if (r < 0 || clair_stage_is_changed(m->stage, id))
 			clair_stage_changed(m->stage, id);
-		if (same)
-			continue;
-		add_name(r == -ENOENT ? removed : changed, m->catalog, id);
+		if (r < 0)
+			add_name(r == -ENOENT ? removed : changed, m->catalog, id);
 	}
 	json_t *report = clair_report_json(m);
 	if (!report) {

@@ -142,7 +142,7 @@ static void begin_model(struct clair_mount *m)
 	struct clair_model model = { 0 };
 	char file[4096];
 
-	if (clair_calibrate_path(m->source_path, file, sizeof file) == 0 &&
+	if (clair_calibrate_path(m->source_path, false, file, sizeof file) == 0 &&
 	    clair_calibrate_load(file, &model) == 0)
 		clair_stage_set_model(m->stage, &model);
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -97,7 +98,7 @@ void clair_job_clean_environment(void)
 		all = NULL;
 }
 
-int clair_job_spawn(int *link, pid_t *peer)
+static int spawn(int *link, pid_t *peer)
 {
 	char path[PATH_MAX], number[16];
 	int pair[2], size = LINK_BUFFER;
@@ -129,6 +130,19 @@ int clair_job_spawn(int *link, pid_t *peer)
 	return 0;
 }
 
+void clair_job_start_peer(const struct clair_options *options, int *link, pid_t *peer)
+{
+	*link = -1;
+	*peer = 0;
+	if (!options->peers || !clair_job_launched())
+		return;
+	int r = spawn(link, peer);
+	if (r < 0) {
+		*peer = 0;
+		fprintf(stderr, "clairfs: no peers: %s\n", strerror(-r));
+	}
+}
+
 /* --- beginning -------------------------------------------------------------------------- */
 
 static void end(void *self)
@@ -156,19 +170,6 @@ static char *status(void *self)
 	return text;
 }
 
-/* Contiguous ranks for this node, when all nodes have as many: `FIRST-LAST`. */
-static void default_ranks(const struct clair_job *job, const char *world, char *text,
-			  size_t size)
-{
-	unsigned long w = world ? strtoul(world, NULL, 10) : 0;
-	unsigned long each = w / job->nodes;
-
-	if (each && w % job->nodes == 0)
-		snprintf(text, size, "%lu-%lu", job->node * each, job->node * each + each - 1);
-	else
-		*text = '\0';
-}
-
 static void found(void *self, uint32_t folder, const char *text)
 {
 	struct clair_job *job = self;
@@ -179,8 +180,9 @@ static void found(void *self, uint32_t folder, const char *text)
 
 	if (folder < clair_catalog_count(m->catalog) &&
 	    clair_options_add(&words, text, &error) == 0) {
-		default_ranks(job, clair_words_get(&words.order, "world"), ranks, sizeof ranks);
-		if (*ranks)
+		const char *world = clair_words_get(&words.order, "world");
+		if (world && clair_ranks_share(strtoul(world, NULL, 10), job->nodes, job->node,
+					       ranks, sizeof ranks))
 			clair_words_set(&words.order, "ranks", ranks);
 		clair_finder_told(m->finder, folder, &words.order);
 	} else {
@@ -275,33 +277,18 @@ bool clair_job_catalog(struct clair_job *job, struct clair_catalog **catalog)
 	return r == 0;
 }
 
-static int write_all(int fd, const unsigned char *bytes, size_t size)
-{
-	while (size) {
-		ssize_t n = write(fd, bytes, size);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return n < 0 ? -errno : -EIO;
-		bytes += n;
-		size -= (size_t)n;
-	}
-	return 0;
-}
-
 void clair_job_send_catalog(struct clair_job *job)
 {
-	autofree void *bytes = NULL;
-	size_t size;
+	struct stat st;
 
 	if (!job || job->node != 0)
 		return;
 	autoclose int fd = memfd_create("clairfs-catalog", MFD_CLOEXEC);
-	int r = fd < 0 ? -errno : clair_catalog_pack(job->mount->catalog, &bytes, &size);
+	int r = fd < 0 ? -errno : clair_catalog_write(job->mount->catalog, fd);
+	if (r == 0 && fstat(fd, &st) < 0)
+		r = -errno;
 	if (r == 0)
-		r = write_all(fd, bytes, size);
-	if (r == 0)
-		r = clair_peers_send_bulk(job->peers, fd, size);
+		r = clair_peers_send_bulk(job->peers, fd, (uint64_t)st.st_size);
 	if (r < 0)
 		log_warning("the catalog cannot be sent to the other nodes: %s", strerror(-r));
 }

@@ -7,6 +7,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "options.h"
 #include "peers.h"
 
 struct clair_mount;
@@ -18,9 +19,10 @@ struct clair_job;
 
 /* Whether this process was started as one of several by an MPI launcher. */
 bool clair_job_launched(void);
-/* Starts the peer process, in the place that this process has in the MPI job. 0 and the
- * mount process's end of the link; or a negative errno. */
-int clair_job_spawn(int *link, pid_t *peer);
+/* Starts the peer process, in the place that this process has in the MPI job, when it has one and
+ * OPTIONS want peers. *LINK: the mount process's end of the link, or -1: there are none (a line on
+ * stderr says why, if they were to be). */
+void clair_job_start_peer(const struct clair_options *options, int *link, pid_t *peer);
 
 /* For the command of a run in such a job: its place is the peer process's, so what would let
  * MPI_Init believe otherwise is taken out of the environment, the rank variables stay. */

@@ -459,18 +459,6 @@ static int open_source(struct supervisor *s)
 	return 0;
 }
 
-/* Before the daemon: the peer process has the supervisor's place in the MPI job. */
-static void start_peer(struct supervisor *s)
-{
-	if (!s->run->options->peers || !clair_job_launched())
-		return;
-	int r = clair_job_spawn(&s->link, &s->peer);
-	if (r < 0)
-		log_warning("no peers: %s", strerror(-r));
-	else
-		prctl(PR_SET_PDEATHSIG, SIGTERM); /* the command dies with its job */
-}
-
 int clair_run(const struct clair_run *run)
 {
 	struct supervisor s = { .run = run, .source_fd = -1, .lifeline = -1, .ready = -1,
@@ -481,7 +469,9 @@ int clair_run(const struct clair_run *run)
 	if (r)
 		goto end;
 	r = 1;
-	start_peer(&s);
+	clair_job_start_peer(run->options, &s.link, &s.peer);
+	if (s.link >= 0)
+		prctl(PR_SET_PDEATHSIG, SIGTERM); /* the command dies with its job */
 	if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, fds) < 0 ||
 	    spawn_daemon(&s, fds[0], fds[1]) < 0) {
 		log_error("cannot start the mount's daemon: %m");

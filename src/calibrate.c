@@ -10,10 +10,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
 
+#include "cache_folder.h"
 #include "cleanup.h"
 #include "clock.h"
 
@@ -197,31 +197,17 @@ int clair_calibrate_folder(const char *folder, uint64_t bytes,
 
 /* --- kept ---------------------------------------------------------------------------------- */
 
-int clair_calibrate_path(const char *absolute, char *path, size_t size)
+int clair_calibrate_path(const char *absolute, bool make, char *path, size_t size)
 {
-	const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-	char host[128] = "", base[3000];
-	int n;
+	char host[128] = "", name[192];
 
-	if (cache && *cache == '/')
-		n = snprintf(base, sizeof base, "%s", cache);
-	else if (home && *home == '/')
-		n = snprintf(base, sizeof base, "%s/.cache", home);
-	else
-		return -ENOENT;
-	if (n >= (int)sizeof base - 20)
-		return -ENAMETOOLONG;
-	mkdir(base, 0700);
-	strcat(base, "/clairfs");
-	if (mkdir(base, 0700) < 0 && errno != EEXIST)
-		return -errno;
 	gethostname(host, sizeof host - 1);
 	for (char *p = host; *p; p++)
 		if (*p == '/')
 			*p = '_';
-	n = snprintf(path, size, "%s/bandwidth-%s-%016llx.json", base, host,
-		     (unsigned long long)XXH3_64bits(absolute, strlen(absolute)));
-	return n >= (int)size ? -ENAMETOOLONG : 0;
+	snprintf(name, sizeof name, "bandwidth-%s-%016llx.json", host,
+		 (unsigned long long)XXH3_64bits(absolute, strlen(absolute)));
+	return clair_cache_file(name, make, path, size);
 }
 
 static json_t *curve_json(const struct clair_curve *c)

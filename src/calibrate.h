@@ -2,6 +2,8 @@
 #ifndef CLAIR_CALIBRATE_H
 #define CLAIR_CALIBRATE_H
 
+#include <stdbool.h>
+
 #include "catalog.h"
 #include "model.h"
 #include "source.h"
@@ -21,8 +23,8 @@ int clair_calibrate_folder(const char *folder, uint64_t bytes,
 			   struct clair_model_class *class);
 
 /* Where this host's measurements of the source at ABSOLUTE are kept: under
- * $XDG_CACHE_HOME/clairfs, by host and path. Makes the folders. 0 or a negative errno. */
-int clair_calibrate_path(const char *absolute, char *path, size_t size);
+ * $XDG_CACHE_HOME/clairfs, by host and path (MAKE: its folders are made). 0 or a negative errno. */
+int clair_calibrate_path(const char *absolute, bool make, char *path, size_t size);
 int clair_calibrate_save(const char *file, const struct clair_model *model);
 /* -ENOENT: not measured yet; -EBADMSG: damaged. */
 int clair_calibrate_load(const char *file, struct clair_model *model);

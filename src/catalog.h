@@ -61,8 +61,9 @@ int clair_catalog_save(const struct clair_catalog *catalog, const char *file);
  * does not describe this source (any more); -EBADMSG: damaged; -EILSEQ: it is some other
  * file, which nobody should overwrite; other errno. */
 int clair_catalog_load(const char *file, int root_fd, struct clair_catalog **out);
-/* The bytes of the saved form, for sending to other nodes: heap, the caller frees. */
-int clair_catalog_pack(const struct clair_catalog *catalog, void **bytes, size_t *size);
+/* Writes the saved form to FD, at its offset; and makes a catalog of such bytes (sent by another
+ * node: checked like a file). */
+int clair_catalog_write(const struct clair_catalog *catalog, int fd);
 int clair_catalog_unpack(const void *bytes, size_t size, struct clair_catalog **out);
 void clair_catalog_free(struct clair_catalog *catalog);
 

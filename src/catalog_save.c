@@ -47,13 +47,12 @@ struct part {
 #define PARTS 4
 
 /* What follows the header, in its order. */
-static size_t parts_of(const struct clair_catalog *c, struct part parts[PARTS])
+static void parts_of(const struct clair_catalog *c, struct part parts[PARTS])
 {
 	parts[0] = (struct part){ c->entries, sizeof *c->entries * c->count };
 	parts[1] = (struct part){ c->sorted, sizeof *c->sorted * c->count };
 	parts[2] = (struct part){ c->owners, sizeof *c->owners * c->owner_count };
 	parts[3] = (struct part){ c->names, c->names_size };
-	return parts[0].size + parts[1].size + parts[2].size + parts[3].size;
 }
 
 static int make_header(const struct clair_catalog *c, const struct part parts[PARTS],
@@ -71,27 +70,6 @@ static int make_header(const struct clair_catalog *c, const struct part parts[PA
 		XXH3_64bits_update(state, parts[i].at, parts[i].size);
 	h->checksum = XXH3_64bits_digest(state);
 	XXH3_freeState(state);
-	return 0;
-}
-
-int clair_catalog_pack(const struct clair_catalog *c, void **bytes, size_t *size)
-{
-	struct part parts[PARTS];
-	struct header h;
-	size_t total = sizeof h + parts_of(c, parts);
-	char *buffer = malloc(total), *p = buffer;
-
-	int r = buffer ? make_header(c, parts, &h) : -ENOMEM;
-	if (r < 0) {
-		free(buffer);
-		return r;
-	}
-	memcpy(p, &h, sizeof h);
-	p += sizeof h;
-	for (int i = 0; i < PARTS; p += parts[i++].size)
-		memcpy(p, parts[i].at, parts[i].size);
-	*bytes = buffer;
-	*size = total;
 	return 0;
 }
 
@@ -194,16 +172,24 @@ static int write_all(int fd, const char *p, size_t size)
 	return 0;
 }
 
-int clair_catalog_save(const struct clair_catalog *c, const char *file)
+int clair_catalog_write(const struct clair_catalog *c, int fd)
 {
-	autofree char *temporary = NULL;
 	struct part parts[PARTS];
 	struct header h;
 
 	parts_of(c, parts);
 	int r = make_header(c, parts, &h);
-	if (r < 0)
-		return r;
+	if (r == 0)
+		r = write_all(fd, (const char *)&h, sizeof h);
+	for (int i = 0; i < PARTS && r == 0; i++)
+		r = write_all(fd, parts[i].at, parts[i].size);
+	return r;
+}
+
+int clair_catalog_save(const struct clair_catalog *c, const char *file)
+{
+	autofree char *temporary = NULL;
+
 	if (asprintf(&temporary, "%s.%d.tmp", file, getpid()) < 0) {
 		temporary = NULL;
 		return -ENOMEM;
@@ -211,9 +197,7 @@ int clair_catalog_save(const struct clair_catalog *c, const char *file)
 	autoclose int fd = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	if (fd < 0)
 		return -errno;
-	r = write_all(fd, (const char *)&h, sizeof h);
-	for (int i = 0; i < PARTS && r == 0; i++)
-		r = write_all(fd, parts[i].at, parts[i].size);
+	int r = clair_catalog_write(c, fd);
 	/* On disk before it has its name: a crash leaves the old file or the new one. */
 	if (r == 0 && fdatasync(fd) < 0)
 		r = -errno;

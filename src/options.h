@@ -76,6 +76,9 @@ int clair_size_parse(const char *text, uint64_t memory, uint64_t *bytes);
 /* `0`, `0-3`, `0,2`: ascending without doubles, heap. */
 int clair_ranks_parse(const char *text, uint32_t world, uint32_t **ranks, size_t *count,
 		      char **error);
+/* The ranks of node K of N where each has as many of WORLD: `FIRST-LAST`. False: they do not go
+ * evenly. */
+bool clair_ranks_share(uint64_t world, uint64_t n, uint64_t k, char *text, size_t size);
 /* The smaller of the machine's memory and the cgroup's limit, bytes. */
 uint64_t clair_memory_limit(void);
 

@@ -63,13 +63,13 @@ static bool batch_ranks(uint64_t world, char *text, size_t size)
 static int share_ranks(struct clair_options *o, const char *world, const char *tasks,
 		       const char *task)
 {
-	unsigned long w = strtoul(world, NULL, 10), n = tasks ? strtoul(tasks, NULL, 10) : 0;
-	unsigned long k = task ? strtoul(task, NULL, 10) : 0;
+	uint64_t n = tasks ? strtoul(tasks, NULL, 10) : 0;
 	char text[64];
 
-	if (n < 2 || !task || k >= n || w % n || clair_words_get(&o->order, "ranks"))
+	if (n < 2 || !task || clair_words_get(&o->order, "ranks") ||
+	    !clair_ranks_share(strtoul(world, NULL, 10), n, strtoul(task, NULL, 10), text,
+			       sizeof text))
 		return 0;
-	snprintf(text, sizeof text, "%lu-%lu", k * (w / n), (k + 1) * (w / n) - 1);
 	return clair_words_set(&o->order, "ranks", text);
 }
 

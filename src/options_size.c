@@ -139,3 +139,14 @@ uint64_t clair_memory_limit(void)
 	cgroup_limit(&limit);
 	return limit;
 }
+
+bool clair_ranks_share(uint64_t world, uint64_t n, uint64_t k, char *text, size_t size)
+{
+	uint64_t each = n ? world / n : 0;
+
+	if (!each || world % n || k >= n)
+		return false;
+	snprintf(text, size, "%llu-%llu", (unsigned long long)(k * each),
+		 (unsigned long long)(k * each + each - 1));
+	return true;
+}

@@ -9,36 +9,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cache_folder.h"
 #include "cleanup.h"
 #include "options.h"
 
-static int make_folder(const char *path)
-{
-	return mkdir(path, 0700) < 0 && errno != EEXIST ? -errno : 0;
-}
-
 int clair_remember_path(const struct clair_catalog *catalog, char *path, size_t size)
 {
-	const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-	char base[4096];
-	int n, r;
+	char name[64];
 
-	if (cache && *cache == '/')
-		n = snprintf(base, sizeof base, "%s", cache);
-	else if (home && *home == '/')
-		n = snprintf(base, sizeof base, "%s/.cache", home);
-	else
-		return -ENOENT;
-	if (n > 4000)
-		return -ENAMETOOLONG;
-	r = make_folder(base);
-	strcat(base, "/clairfs");
-	if (r == 0)
-		r = make_folder(base);
-	if (r == 0 && snprintf(path, size, "%s/order-%016llx.json", base,
-			       (unsigned long long)clair_catalog_hash(catalog)) >= (int)size)
-		r = -ENAMETOOLONG;
-	return r;
+	snprintf(name, sizeof name, "order-%016llx.json",
+		 (unsigned long long)clair_catalog_hash(catalog));
+	return clair_cache_file(name, true, path, size);
 }
 
 int clair_remember_save(const char *file, const struct clair_catalog *catalog,

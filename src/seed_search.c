@@ -467,6 +467,11 @@ static int by_number(const void *a, const void *b)
 	return x->target < y->target ? -1 : x->target > y->target;
 }
 
+void clair_seed_sort_hits(struct clair_seed_hit *hits, size_t count)
+{
+	qsort(hits, count, sizeof *hits, by_number);
+}
+
 int clair_seed_search(const struct clair_seed_query *query, struct clair_seed_hit *hits,
 		      size_t room, size_t *count)
 {
@@ -489,7 +494,7 @@ int clair_seed_search(const struct clair_seed_query *query, struct clair_seed_hi
 	clair_seed_join(threads, started, query->cancel);
 	if (r == 0)
 		r = atomic_load(&s.error);
-	qsort(hits, s.hit_count < room ? s.hit_count : room, sizeof *hits, by_number);
+	clair_seed_sort_hits(hits, s.hit_count < room ? s.hit_count : room);
 	*count = s.hit_count;
 	search_finish(&s);
 	return r;

@@ -57,6 +57,9 @@ int clair_seed_check(const struct clair_seed_target *t);
 bool clair_seed_fits_with(const struct clair_seed_target *t, uint32_t seed,
 			  struct swaps *swaps);
 
+/* By seed, then target. */
+void clair_seed_sort_hits(struct clair_seed_hit *hits, size_t count);
+
 /* Joins COUNT searching threads, which run when nobody else does; once *CANCEL (or NULL) is set
  * they run as others do, so that they come to see it on a busy machine too. */
 void clair_seed_join(pthread_t *threads, unsigned count, const _Atomic bool *cancel);

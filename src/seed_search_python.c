@@ -159,15 +159,6 @@ static void *search_thread(void *arg)
 	return NULL;
 }
 
-static int by_number(const void *a, const void *b)
-{
-	const struct clair_seed_hit *x = a, *y = b;
-
-	if (x->seed != y->seed)
-		return x->seed < y->seed ? -1 : 1;
-	return x->target < y->target ? -1 : x->target > y->target;
-}
-
 static int check(const struct clair_seed_query *q)
 {
 	if (!q->threads || !q->count || q->end > 1ull << 32 || q->begin > q->end)
@@ -207,7 +198,7 @@ int clair_python_search(const struct clair_seed_query *query, struct clair_seed_
 	clair_seed_join(threads, started, query->cancel);
 	if (r == 0)
 		r = atomic_load(&s.error);
-	qsort(hits, s.count < room ? s.count : room, sizeof *hits, by_number);
+	clair_seed_sort_hits(hits, s.count < room ? s.count : room);
 	*count = s.count;
 	return r;
 }

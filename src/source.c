@@ -145,10 +145,17 @@ static int open_retried(struct clair_source *s, uint32_t id, uint64_t flags, boo
 	return fd == -ESTALE ? -EIO : fd;
 }
 
-static bool same(const struct clair_entry *e, const struct statx *st)
+static bool same(const struct clair_source *s, uint32_t id, uint64_t size, int64_t mtime_ns)
 {
-	return st->stx_size == e->size &&
-	       st->stx_mtime.tv_sec * CLAIR_NS_PER_S + st->stx_mtime.tv_nsec == e->mtime_ns;
+	const struct clair_entry *e = clair_catalog_entry(s->catalog, id);
+
+	return size == e->size && mtime_ns == e->mtime_ns;
+}
+
+static bool same_statx(const struct clair_source *s, uint32_t id, const struct statx *st)
+{
+	return same(s, id, st->stx_size,
+		    st->stx_mtime.tv_sec * CLAIR_NS_PER_S + st->stx_mtime.tv_nsec);
 }
 
 static int open_file(struct clair_source *s, uint32_t id, bool check,
@@ -164,7 +171,7 @@ static int open_file(struct clair_source *s, uint32_t id, bool check,
 		  STATX_TYPE | STATX_SIZE | STATX_MTIME, &st) < 0)
 		return -EIO;
 	if (!S_ISREG(st.stx_mode) ||
-	    (check && !same(clair_catalog_entry(s->catalog, id), &st)))
+	    (check && !same_statx(s, id, &st)))
 		return -ESTALE;
 	struct clair_source_file *f = calloc(1, sizeof *f);
 	if (!f)
@@ -208,9 +215,7 @@ int clair_source_recheck(struct clair_source_file *f)
 	if (statx(f->fd, "", AT_EMPTY_PATH, STATX_TYPE | STATX_SIZE | STATX_MTIME | STATX_NLINK,
 		  &st) < 0)
 		return -errno;
-	return st.stx_nlink && same(clair_catalog_entry(f->source->catalog, f->id), &st) ?
-		       0 :
-		       -ESTALE;
+	return st.stx_nlink && same_statx(f->source, f->id, &st) ? 0 : -ESTALE;
 }
 
 int clair_source_unchanged(struct clair_source_file *f)
@@ -220,7 +225,7 @@ int clair_source_unchanged(struct clair_source_file *f)
 	if (statx(f->fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_SIZE | STATX_MTIME,
 		  &st) < 0)
 		return 0;
-	return same(clair_catalog_entry(f->source->catalog, f->id), &st) ? 0 : -ESTALE;
+	return same_statx(f->source, f->id, &st) ? 0 : -ESTALE;
 }
 
 int clair_source_stat(struct clair_source *s, uint32_t id, struct stat *st)
@@ -230,6 +235,19 @@ int clair_source_stat(struct clair_source *s, uint32_t id, struct stat *st)
 	if (fd < 0)
 		return fd;
 	return fstat(fd, st) < 0 ? -errno : 0;
+}
+
+int clair_source_check(struct clair_source *s, uint32_t id)
+{
+	struct stat st;
+
+	int r = clair_source_stat(s, id, &st);
+	if (r < 0)
+		return r;
+	return same(s, id, (uint64_t)st.st_size,
+		    st.st_mtim.tv_sec * CLAIR_NS_PER_S + st.st_mtim.tv_nsec) ?
+		       0 :
+		       -ESTALE;
 }
 
 /* Whether [OFFSET, OFFSET + SIZE) is in memory already, as far as that can be asked. */

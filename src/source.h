@@ -37,6 +37,9 @@ int clair_source_recheck(struct clair_source_file *file);
  * since the catalog, so that what was read may be of two versions; else 0. */
 int clair_source_unchanged(struct clair_source_file *file);
 int clair_source_stat(struct clair_source *source, uint32_t id, struct stat *st);
+/* Asks for the file's attributes by its name: 0: they are the catalog's; -ESTALE: they are not; or
+ * another errno. */
+int clair_source_check(struct clair_source *source, uint32_t id);
 /* Reads until SIZE bytes or the end of the file: bytes read (short only at the end), or a
  * negative errno after retries. What the source's file system holds in memory is read
  * from there (RWF_NOWAIT); else by O_DIRECT where it works and BUFFER and OFFSET are

@@ -198,17 +198,12 @@ static int load_arena(struct clair_stage *st, struct flight *f, uint32_t at, uin
 
 int stage_still_the_same(struct clair_stage *st, uint32_t id)
 {
-	const struct clair_entry *e = clair_catalog_entry(st->config.catalog, id);
-	struct stat now;
-
 	pthread_mutex_lock(&st->lock);
 	bool seen = st->samples[id].flags & F_SEEN;
 	pthread_mutex_unlock(&st->lock);
 	if (seen || !st->config.saved_catalog)
 		return 0;
-	int r = clair_source_stat(st->config.source, id, &now);
-	if (r < 0 || (uint64_t)now.st_size != e->size ||
-	    now.st_mtim.tv_sec * CLAIR_NS_PER_S + now.st_mtim.tv_nsec != e->mtime_ns)
+	if (clair_source_check(st->config.source, id) < 0)
 		return -ESTALE; /* the source decides what becomes of it */
 	autolock(&st->lock);
 	st->samples[id].flags |= F_SEEN;

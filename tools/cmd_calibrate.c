@@ -115,7 +115,7 @@ static int calibrate(struct cli *cli, bool as_json)
 		clair_curve_set(&c.model.ram.read, 1, memory);
 	if (status == CLI_OK) {
 		print(&c, as_json);
-		int r = clair_calibrate_path(absolute, file, sizeof file);
+		int r = clair_calibrate_path(absolute, true, file, sizeof file);
 		if (r == 0)
 			r = clair_calibrate_save(file, &c.model);
 		if (r < 0)

@@ -128,17 +128,6 @@ static int check_launch(const struct mount *m)
 	return CLI_OK;
 }
 
-/* Under MPI the peer process comes first: its place in the job is this process's. */
-static void start_peer(struct mount *m)
-{
-	m->link = -1;
-	if (!m->cli->options.peers || !clair_job_launched())
-		return;
-	int r = clair_job_spawn(&m->link, &m->peer);
-	if (r < 0)
-		fprintf(stderr, "clairfs: no peers: %s\n", strerror(-r));
-}
-
 static int in_background(struct mount *m)
 {
 	int ready[2];
@@ -206,7 +195,7 @@ int cmd_mount(int argc, char **argv)
 	if (status == CLI_OK)
 		status = check_launch(&m);
 	if (status == CLI_OK)
-		start_peer(&m);
+		clair_job_start_peer(&cli.options, &m.link, &m.peer);
 	if (status == CLI_OK)
 		status = foreground ? serve(&m, -1) : in_background(&m);
 	if (foreground && m.link >= 0)

@@ -157,23 +157,23 @@ Test(calibrate, a_path_for_each_source)
 	struct stat st;
 
 	setenv("XDG_CACHE_HOME", folder, 1);
-	cr_assert_eq(clair_calibrate_path("/data/a", a, sizeof a), 0);
-	cr_assert_eq(clair_calibrate_path("/data/b", b, sizeof b), 0);
-	cr_assert_eq(clair_calibrate_path("/data/a", again, sizeof again), 0);
+	cr_assert_eq(clair_calibrate_path("/data/a", true, a, sizeof a), 0);
+	cr_assert_eq(clair_calibrate_path("/data/b", true, b, sizeof b), 0);
+	cr_assert_eq(clair_calibrate_path("/data/a", true, again, sizeof again), 0);
 	cr_expect_str_eq(a, again);
 	cr_expect_str_neq(a, b);
 	cr_expect_eq(strncmp(a, folder, strlen(folder)), 0);
 	*strrchr(a, '/') = '\0';
 	cr_expect(stat(a, &st) == 0 && S_ISDIR(st.st_mode), "no folder was made");
-	cr_expect_eq(clair_calibrate_path("/data/a", tiny, sizeof tiny), -ENAMETOOLONG);
+	cr_expect_eq(clair_calibrate_path("/data/a", true, tiny, sizeof tiny), -ENAMETOOLONG);
 	/* A relative one is no place: $HOME then. */
 	setenv("XDG_CACHE_HOME", "here", 1);
 	setenv("HOME", folder, 1);
-	cr_assert_eq(clair_calibrate_path("/data/a", a, sizeof a), 0);
+	cr_assert_eq(clair_calibrate_path("/data/a", true, a, sizeof a), 0);
 	cr_expect_eq(strncmp(a, folder, strlen(folder)), 0);
 	cr_expect(strstr(a, "/.cache/clairfs/"));
 	unsetenv("HOME");
-	cr_expect_eq(clair_calibrate_path("/data/a", a, sizeof a), -ENOENT);
+	cr_expect_eq(clair_calibrate_path("/data/a", true, a, sizeof a), -ENOENT);
 }
 
 Test(calibrate, folders)
