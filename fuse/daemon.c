@@ -362,6 +362,7 @@ static void take_apart(struct daemon *d)
 	if (d->served)
 		clair_job_bye(m->job);
 	clair_watch_stop(d->watch);
+	clair_job_stop_listening(m->job);
 	clair_finder_stop(m->finder);
 	if (m->stage)
 		clair_stage_stop(m->stage);

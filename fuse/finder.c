@@ -10,8 +10,8 @@
 #include "cleanup.h"
 #include "clock.h"
 #include "discover.h"
-#include "learn.h"
 #include "job.h"
+#include "learn.h"
 #include "log.h"
 #include "mount.h"
 #include "remember.h"
@@ -118,6 +118,14 @@ static void set_costs(struct clair_finder *f, size_t opens)
 	f->took_s = begun ? (double)(clair_now_ns() - begun) / 1e9 : 0;
 }
 
+/* An answer was made the stream of FOLDER: its opens are watched from now on. answering */
+static void hold(struct clair_finder *f, uint32_t folder)
+{
+	atomic_store(&f->folder, folder);
+	atomic_store(&f->opens, 0);
+	atomic_store(&f->found, true);
+}
+
 enum took { FAILED, OTHERS, OURS };
 
 /* A thinking thread has an answer. OTHERS: the other one's was first. answering */
@@ -131,9 +139,7 @@ static enum took found(struct clair_finder *f, uint32_t folder, const struct cla
 	set_costs(f, count);
 	if (take_answer(f, folder, answer, ids, count, false) < 0)
 		return FAILED;
-	atomic_store(&f->folder, folder);
-	atomic_store(&f->opens, 0);
-	atomic_store(&f->found, true);
+	hold(f, folder);
 	const char *world = clair_words_get(answer, "world");
 	if (world && strcmp(world, "1"))
 		atomic_store(&f->found_ns, clair_now_ns());
@@ -156,9 +162,7 @@ void clair_finder_told(struct clair_finder *f, uint32_t folder, const struct cla
 	set_costs(f, 0);
 	if (take_answer(f, folder, answer, NULL, 0, true) < 0)
 		return;
-	atomic_store(&f->folder, folder);
-	atomic_store(&f->opens, 0);
-	atomic_store(&f->found, true);
+	hold(f, folder);
 	need_no_opens(f);
 	log_info("another node found the order: %s over %s",
 		 clair_words_get(answer, "sampler"), clair_words_get(answer, "index"));
@@ -213,16 +217,6 @@ static bool more_ranks(void *arg, uint32_t folder, const struct clair_words *ans
 	return true;
 }
 
-static bool is_given(const struct clair_words *words)
-{
-	const char *seed = clair_words_get(words, "seed");
-	const char *sampler = clair_words_get(words, "sampler");
-
-	if (seed && strcmp(seed, "auto"))
-		return true;
-	return sampler && strcmp(sampler, "auto");
-}
-
 /* A manifest, as the source has it. */
 static int read_manifest(void *arg, uint32_t id, char **text, size_t *size)
 {
@@ -269,11 +263,11 @@ static int start_thinking(struct clair_finder *f, const char *memory)
 int clair_finder_start(struct clair_mount *m, struct clair_finder **out)
 {
 	char memory[4200];
-	bool given = is_given(&m->options->order);
+	bool given = clair_options_says_order(&m->options->order);
 
 	*out = NULL;
 	for (size_t i = 0; i < m->options->stream_count; i++)
-		given = given || is_given(&m->options->streams[i].words);
+		given = given || clair_options_says_order(&m->options->streams[i].words);
 	if (given)
 		return 0;
 	struct clair_finder *f = calloc(1, sizeof *f);

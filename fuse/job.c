@@ -4,6 +4,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,6 +35,9 @@ struct clair_job {
 	struct clair_peers *peers;
 	uint32_t node, nodes;
 	bool serving; /* the stage knows the others */
+	pthread_mutex_t lock; /* all that follows; held while finder or report are used */
+	bool deaf;
+	struct told *told; /* of the thread that takes what another node found */
 };
 
 /* --- launching ------------------------------------------------------------------------- */
@@ -163,34 +168,89 @@ static void get(void *self, uint16_t node, uint32_t id, uint32_t piece, uint64_t
 static char *status(void *self)
 {
 	struct clair_job *job = self;
+
+	autolock(&job->lock);
+	if (job->deaf)
+		return NULL;
 	json_t *report = clair_report_short(job->mount);
 	char *text = report ? json_dumps(report, JSON_COMPACT) : NULL;
-
 	json_decref(report);
 	return text;
+}
+
+/* What another node found, while it is taken here. */
+struct told {
+	struct clair_job *job;
+	pthread_t thread;
+	_Atomic bool done;
+	uint32_t folder;
+	char *text;
+};
+
+/* Making an order the stream may take a second, which the thread that brings frames has not. */
+static void *take_found(void *arg)
+{
+	struct told *t = arg;
+	struct clair_mount *m = t->job->mount;
+	struct clair_options words = { 0 };
+	char ranks[64];
+	char *error = NULL;
+
+	if (t->folder < clair_catalog_count(m->catalog) &&
+	    clair_options_add(&words, t->text, &error) == 0) {
+		const char *world = clair_words_get(&words.order, "world");
+		if (world && clair_ranks_share(strtoul(world, NULL, 10), t->job->nodes,
+					       t->job->node, ranks, sizeof ranks))
+			clair_words_set(&words.order, "ranks", ranks);
+		clair_finder_told(m->finder, t->folder, &words.order);
+	} else {
+		log_warning("another node found an order that makes no sense here: %s",
+			    error ? error : t->text);
+	}
+	free(error);
+	clair_options_finish(&words);
+	atomic_store(&t->done, true);
+	return NULL;
+}
+
+static void free_told(struct told *t)
+{
+	if (!t)
+		return;
+	pthread_join(t->thread, NULL);
+	free(t->text);
+	free(t);
 }
 
 static void found(void *self, uint32_t folder, const char *text)
 {
 	struct clair_job *job = self;
-	struct clair_mount *m = job->mount;
-	struct clair_options words = { 0 };
-	char ranks[64];
-	char *error = NULL;
 
-	if (folder < clair_catalog_count(m->catalog) &&
-	    clair_options_add(&words, text, &error) == 0) {
-		const char *world = clair_words_get(&words.order, "world");
-		if (world && clair_ranks_share(strtoul(world, NULL, 10), job->nodes, job->node,
-					       ranks, sizeof ranks))
-			clair_words_set(&words.order, "ranks", ranks);
-		clair_finder_told(m->finder, folder, &words.order);
-	} else {
-		log_warning("another node found an order that makes no sense here: %s",
-			    error ? error : text);
+	autolock(&job->lock);
+	if (job->deaf || (job->told && !atomic_load(&job->told->done)))
+		return; /* one at a time: all nodes tell the same */
+	free_told(take_ptr(job->told));
+	struct told *t = calloc(1, sizeof *t);
+	if (!t)
+		return;
+	*t = (struct told){ .job = job, .folder = folder, .text = strdup(text) };
+	if (t->text && pthread_create(&t->thread, NULL, take_found, t) == 0) {
+		job->told = t;
+		return;
 	}
-	free(error);
-	clair_options_finish(&words);
+	free(t->text);
+	free(t);
+}
+
+void clair_job_stop_listening(struct clair_job *job)
+{
+	if (!job)
+		return;
+	pthread_mutex_lock(&job->lock);
+	job->deaf = true;
+	struct told *t = take_ptr(job->told);
+	pthread_mutex_unlock(&job->lock);
+	free_told(t);
 }
 
 void clair_job_found(struct clair_job *job, uint32_t folder, const struct clair_words *words)
@@ -222,6 +282,7 @@ int clair_job_begin(struct clair_mount *mount, int link, struct clair_job **out)
 		return -ENOMEM;
 	}
 	job->mount = mount;
+	pthread_mutex_init(&job->lock, NULL);
 	int r = clair_peer_link_new(link, &job->link);
 	if (r == 0) {
 		struct clair_transport t = clair_peer_link_transport(job->link);
@@ -475,6 +536,8 @@ void clair_job_free(struct clair_job *job)
 		return;
 	clair_peer_link_free(job->link);
 	clair_peers_free(job->peers);
+	clair_job_stop_listening(job);
+	pthread_mutex_destroy(&job->lock);
 	free(job);
 }
 

@@ -36,6 +36,9 @@ bool clair_job_catalog(struct clair_job *job, struct clair_catalog **catalog);
 void clair_job_send_catalog(struct clair_job *job);
 /* After the streams are made: placement, and the stage knows the others. */
 void clair_job_agree(struct clair_job *job);
+/* What other nodes say does not reach finder and report any more. Before the finder stops; takes
+ * NULL. */
+void clair_job_stop_listening(struct clair_job *job);
 /* The mount ends, and the job with it. Takes NULL. */
 void clair_job_bye(struct clair_job *job);
 void clair_job_free(struct clair_job *job); /* after the stage; takes NULL */

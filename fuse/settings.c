@@ -154,15 +154,6 @@ static int set_epoch(struct clair_mount *m, uint32_t folder, const char *value, 
 	return r;
 }
 
-/* Whether WORDS say an order, as far as one can be known: a seed or a sampler. */
-static bool says_order(const struct clair_words *words)
-{
-	const char *seed = clair_words_get(words, "seed");
-	const char *sampler = clair_words_get(words, "sampler");
-
-	return (seed && strcmp(seed, "auto")) || (sampler && strcmp(sampler, "auto"));
-}
-
 static int apply(struct clair_mount *m, uint32_t folder, struct set_words *set,
 		 const char *word, const char *value, char **error)
 {
@@ -175,7 +166,7 @@ static int apply(struct clair_mount *m, uint32_t folder, struct set_words *set,
 		r = words_of(m, folder, &words);
 	if (r == 0)
 		r = clair_words_copy(&words, &set->words);
-	if (r == 0 && says_order(&words))
+	if (r == 0 && clair_options_says_order(&words))
 		clair_finder_given(m->finder);
 	if (r == 0)
 		r = make_stream(m, folder, &words, error);

@@ -64,6 +64,14 @@ bool clair_options_is_order_word(const char *word)
 	return clair_options_is_common_word(word) || is_family_word(word);
 }
 
+bool clair_options_says_order(const struct clair_words *words)
+{
+	const char *seed = clair_words_get(words, "seed");
+	const char *sampler = clair_words_get(words, "sampler");
+
+	return (seed && strcmp(seed, "auto")) || (sampler && strcmp(sampler, "auto"));
+}
+
 int clair_options_init(struct clair_options *o)
 {
 	uint64_t memory = clair_memory_limit();

@@ -61,6 +61,8 @@ int clair_options_stream_words(const struct clair_options *options, const char *
 bool clair_options_is_common_word(const char *word);
 /* Whether WORD describes an order, so that it may be set at run time. */
 bool clair_options_is_order_word(const char *word);
+/* Whether WORDS say an order, as far as one can be known: a seed or a sampler. */
+bool clair_options_says_order(const struct clair_words *words);
 /* Checks one order word's value as far as it can be without a sampler. */
 int clair_options_check_word(const char *word, const char *value, char **error);
 /* Checks an order word and puts it into WORDS under its proper name (rank is ranks), with
