@@ -59,9 +59,7 @@ int clair_opened_init(struct opened *o, const uint32_t *ids, const pid_t *pids, 
 	for (size_t i = 0; i < count; i++) {
 		struct opener *opener = opener_of(o, pids[i]);
 		if (!opener) {
-			struct opener *none = NULL;
-			clair_opened_finish(o);
-			o->openers = none;
+			clair_opened_finish(o); /* too many: they tell nothing */
 			return 0;
 		}
 		if (opener->count < MOST_EACH)

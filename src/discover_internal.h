@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "discover.h"
+#include "usual_seeds.h"
 
 /* Shared by the files discover*.c only. */
 
@@ -142,8 +143,6 @@ uint32_t clair_discover_folder(const struct clair_catalog *c, const uint32_t *id
 int clair_trial_answer(struct trial *t, const char *sampler, uint64_t seed, bool has_seed);
 int clair_trial_number(struct clair_words *words, const char *word, uint64_t value);
 
-extern const uint64_t clair_usual_seeds[];
-extern const size_t clair_usual_seed_count;
 /* torch's seeds [BEGIN, END) over the first NUMBERINGS; WORLDS: also as a rank of worlds up
  * to that, when it is not known. True: t->words is the answer. */
 bool clair_try_seeds(struct trial *t, size_t numberings, uint32_t worlds, uint64_t begin,

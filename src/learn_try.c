@@ -12,6 +12,7 @@
 #include "cleanup.h"
 #include "log.h"
 #include "sampler.h"
+#include "usual_seeds.h"
 
 #define DEALS 12
 /* Samples of the next epoch's begin that are worked out where readers are not known. */
@@ -31,13 +32,6 @@
 #define DRAWN_SEEDS 5
 /* The most samples that a loader may have left out at the end of an epoch. */
 #define LEFT_OUT 256
-
-static const uint64_t seeds[] = { 0,	42,   1234, 1337, 1,	2,    3,     7,	    10,	  12,
-				  21,	99,   100,  111,  123,	2020, 2021,  2022,  2023, 2024,
-				  2025, 3407, 12345, 31415, 123456, 9176, 5,	 8,	11,   13,
-				  17,	1000, 777,  999,  4,	6,    9,     20,    30,   50,
-				  64,	128,  256,  512,  1024, 2026, 1111,  14,    15,   16 };
-#define SEEDS (sizeof seeds / sizeof seeds[0])
 
 /* Samplers, the most usual first; words that are not their defaults. */
 static const struct variant {
@@ -407,7 +401,7 @@ static const struct hypothesis *try_seeds(struct clair_learn *l, const struct le
 {
 	struct learn_hypotheses *h = l->hypotheses;
 	const struct hypothesis *found = NULL;
-	size_t count = h->deals[0].samples > LARGE ? FEW_SEEDS : SEEDS;
+	size_t count = h->deals[0].samples > LARGE ? FEW_SEEDS : clair_usual_seed_count;
 
 	for (; h->next_seed < count && !found; h->next_seed++) {
 		size_t s = h->next_seed;
@@ -421,7 +415,7 @@ static const struct hypothesis *try_seeds(struct clair_learn *l, const struct le
 			if (is_over(l))
 				return NULL;
 			if (s == 0 || variants[v].seeded)
-				found = try_one(l, &variants[v], seeds[s], 0, 0);
+				found = try_one(l, &variants[v], clair_usual_seeds[s], 0, 0);
 		}
 	}
 	return found;
@@ -455,7 +449,7 @@ static const struct hypothesis *try_draws(struct clair_learn *l)
 	for (; h->next_draw < (uint64_t)DRAWS * DRAWN_SEEDS && !found && !is_over(l) &&
 	       h->deals[0].samples <= LARGE / 4;
 	     h->next_draw++)
-		found = try_one(l, &on_default, seeds[h->next_draw % DRAWN_SEEDS],
+		found = try_one(l, &on_default, clair_usual_seeds[h->next_draw % DRAWN_SEEDS],
 				(uint32_t)(h->next_draw / DRAWN_SEEDS) + 1, 0);
 	return found;
 }
